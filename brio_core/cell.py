@@ -1,0 +1,134 @@
+"""From the files of a cohort to the files of a trained cell."""
+
+import platform
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from brio_core import __version__
+from brio_core.cohort import Cohort
+from brio_core.files import read_json, write_json
+from brio_core.methods import registry
+from brio_core.problem import Problem, read_folds
+from brio_core.results import (
+    FoldResult,
+    fold_logits,
+    write_history,
+    write_models,
+    write_predictions,
+)
+from brio_core.training import Checkpoints, choose_device, fingerprint, make_deterministic, train
+
+
+def run_cell(
+    cohort_dir: Path,
+    split_path: Path,
+    block_length_path: Path,
+    variant: str,
+    params: dict[str, Any],
+    seed: int,
+    out_dir: Path,
+    device: str = "auto",
+    allow_cpu: bool = True,
+    group_size: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    code: str = "",
+) -> None:
+    """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
+    started, begun = datetime.now(UTC), time.perf_counter()
+    method = registry.find(params["method"])
+    settings = method.Settings.of(params["settings"], f"method {params['method']!r}")
+    chosen = choose_device(device, allow_cpu)
+    make_deterministic(chosen, params["settings"].get("precision", "float32"))
+    cohort = Cohort.load(cohort_dir)
+    split = read_json(split_path)
+    folds = read_folds(cohort, split, read_json(block_length_path))
+    problem = Problem(cohort, split, folds, method, settings, variant, seed, chosen)
+
+    checkpoints = Checkpoints(
+        out_dir / ".unfinished", fingerprint(problem, split, code), checkpoint_seconds
+    )
+    training_begun = time.perf_counter()
+    results = train(problem, checkpoints, group_size)
+    if chosen.type == "cuda":
+        torch.cuda.synchronize()
+    training_seconds = time.perf_counter() - training_begun
+    logits = [fold_logits(problem, result, fold) for result, fold in zip(results, folds)]
+
+    write_predictions(out_dir / "predictions.csv", problem, logits)
+    write_history(out_dir / "history.csv", results)
+    write_models(out_dir / "models.pt", problem, results)
+    meta = {
+        "cohort": split["cohort"],
+        "protocol": split["protocol"],
+        "variant": variant,
+        "method": params["method"],
+        "label": params["label"],
+        "group": params["group"],
+        "seed": seed,
+        "settings": params["settings"],
+        "split_checksum": split["checksum"],
+        "code": code,
+        "versions": _versions(),
+        "device": _device_name(chosen),
+        "threads": torch.get_num_threads(),
+        "group_size": group_size or len(folds),
+        "parameters": _count_parameters(problem),
+        "folds": _fold_records(results, training_seconds),
+        "seconds": round(time.perf_counter() - begun, 3),
+        "training_seconds": round(training_seconds, 3),
+        "peak_memory_bytes": _peak_memory(chosen),
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_json(out_dir / "meta.json", meta)
+    checkpoints.remove()
+
+
+def _fold_records(results: list[FoldResult], training_seconds: float) -> list[dict[str, Any]]:
+    # Folds train together, so a fold's share of the time is the time per epoch and fold.
+    epochs = sum(result.epochs for result in results)
+    return [
+        {
+            "name": result.name,
+            "selected_epoch": result.selected_epoch,
+            "validation_auc": result.validation_auc,
+            "epochs": result.epochs,
+            "seconds_per_epoch": round(training_seconds / epochs, 6),
+        }
+        for result in results
+    ]
+
+
+def _count_parameters(problem: Problem) -> int:
+    module = problem.method(
+        problem.settings, problem.cohort.fc.shape[-1], problem.n_sites(problem.folds[0])
+    )
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name()
+    return f"CPU ({platform.machine()})"
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "brio": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }

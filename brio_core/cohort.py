@@ -1,0 +1,267 @@
+"""A cohort on disk and in memory: series.h5, fc.h5, participants.tsv.
+
+A method never holds a :class:`Cohort`. It fits on a :class:`TrainView`, which is a copy of the
+training rows of one fold: there is no way from it to another subject's scan or label.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core.connectivity import standardise
+from brio_core.errors import BrioError
+from brio_core.files import atomic
+
+FORMAT_VERSION = 1
+PARTICIPANT_COLUMNS = (
+    "subject", "site", "label", "age", "sex", "mean_fd", "tr", "group", "source",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rois:
+    """The regions of a parcellation; unknown centroids are NaN, unknown hemispheres ``n/a``."""
+
+    names: tuple[str, ...]
+    centroids: np.ndarray
+    hemispheres: tuple[str, ...]
+
+    @classmethod
+    def named(cls, names: Iterable[str]) -> "Rois":
+        """Regions of which only the names are known."""
+        names = tuple(names)
+        unknown = np.full((len(names), 3), np.nan, np.float32)
+        return cls(names, unknown, ("n/a",) * len(names))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Ragged ROI series: scan ``i`` is ``bold[offsets[i]:offsets[i + 1]]``, frames by ROIs."""
+
+    subjects: tuple[str, ...]
+    bold: np.ndarray
+    offsets: np.ndarray
+    rois: Rois
+    provenance: dict
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+    def scan(self, index: int) -> np.ndarray:
+        """The frames of one subject."""
+        return self.bold[self.offsets[index] : self.offsets[index + 1]]
+
+    @property
+    def frames(self) -> np.ndarray:
+        """Frames per subject."""
+        return np.diff(self.offsets)
+
+
+def write_series(
+    path: str | Path,
+    subjects: Iterable[str],
+    scans: Iterable[np.ndarray],
+    rois: Rois,
+    provenance: dict,
+) -> None:
+    """Write series.h5; ``scans`` are (frames, ROIs) arrays in the order of ``subjects``."""
+    subjects = list(subjects)
+    strings = h5py.string_dtype()
+    with atomic(path) as temporary, h5py.File(temporary, "w") as store:
+        store.attrs.update(format="brio-series", version=FORMAT_VERSION)
+        store.attrs["provenance"] = json.dumps(provenance, sort_keys=True)
+        bold = store.create_dataset(
+            "bold", (0, len(rois)), "f4", maxshape=(None, len(rois)), chunks=(256, len(rois))
+        )
+        offsets = [0]
+        for scan in scans:
+            bold.resize(offsets[-1] + len(scan), axis=0)
+            bold[offsets[-1] :] = scan
+            offsets.append(offsets[-1] + len(scan))
+        if len(offsets) != len(subjects) + 1:
+            raise ValueError("as many scans as subjects are needed")
+        store["offsets"] = np.asarray(offsets, np.int64)
+        store.create_dataset("subject", data=subjects, dtype=strings)
+        store.create_dataset("roi_name", data=list(rois.names), dtype=strings)
+        store["roi_centroid"] = rois.centroids.astype(np.float32)
+        store.create_dataset("roi_hemisphere", data=list(rois.hemispheres), dtype=strings)
+
+
+def _open(path: str | Path, kind: str) -> h5py.File:
+    try:
+        store = h5py.File(path, "r")
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+    except OSError:
+        raise BrioError(
+            f"{path} is not a readable HDF5 file; delete it and run the workflow again"
+        ) from None
+    if (store.attrs.get("format"), store.attrs.get("version")) != (kind, FORMAT_VERSION):
+        store.close()
+        raise BrioError(
+            f"{path} was not written as {kind} version {FORMAT_VERSION}; "
+            "delete it and run the workflow again"
+        )
+    return store
+
+
+def _strings(store: h5py.File, name: str) -> tuple[str, ...]:
+    return tuple(store[name].asstr()[:].tolist())
+
+
+def read_series(path: str | Path) -> Series:
+    """Read series.h5 into memory."""
+    with _open(path, "brio-series") as store:
+        rois = Rois(
+            _strings(store, "roi_name"), store["roi_centroid"][:], _strings(store, "roi_hemisphere")
+        )
+        return Series(
+            _strings(store, "subject"),
+            store["bold"][:],
+            store["offsets"][:],
+            rois,
+            json.loads(store.attrs["provenance"]),
+        )
+
+
+def write_fc(path: str | Path, subjects: Iterable[str], matrices: Iterable[np.ndarray]) -> None:
+    """Write fc.h5: one Fisher-z matrix per subject, chunked by subject."""
+    subjects = list(subjects)
+    with atomic(path) as temporary, h5py.File(temporary, "w") as store:
+        store.attrs.update(format="brio-fc", version=FORMAT_VERSION)
+        store.create_dataset("subject", data=subjects, dtype=h5py.string_dtype())
+        for index, matrix in enumerate(matrices):
+            if index == 0:
+                shape = (len(subjects), *matrix.shape)
+                fc = store.create_dataset("fc", shape, "f4", chunks=(1, *matrix.shape))
+            fc[index] = matrix
+
+
+def read_fc(path: str | Path) -> tuple[tuple[str, ...], np.ndarray]:
+    """Subjects and FC matrices (N, P, P) of fc.h5."""
+    with _open(path, "brio-fc") as store:
+        return _strings(store, "subject"), store["fc"][:]
+
+
+def read_table(path: str | Path):
+    """A tab-separated table as text (``n/a`` stays text), or a sentence that says what is wrong."""
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise BrioError(f"{path} is not a tab-separated table ({error})") from None
+
+
+def read_participants(path: str | Path):
+    """participants.tsv with integer labels."""
+    table = read_table(path)
+    missing = [column for column in PARTICIPANT_COLUMNS if column not in table.columns]
+    if missing:
+        raise BrioError(f"{path} has no column {missing[0]!r}; make it again with the cohort rule")
+    table["label"] = table["label"].astype(int)
+    return table
+
+
+@dataclass(frozen=True)
+class TrainView:
+    """What a method may see of one fold while it fits: the training subjects and nothing else.
+
+    ``site`` counts the training sites of the fold from 0; ``bold`` is zero beyond ``frames``.
+    """
+
+    fc: Tensor
+    site: Tensor
+    label: Tensor
+    n_sites: int
+    bold: Tensor | None = None
+    frames: Tensor | None = None
+    covariates: Tensor | None = None
+
+    @property
+    def n_rois(self) -> int:
+        return self.fc.shape[-1]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """All subjects of a cohort, for the trainer and the diagnostics."""
+
+    name: str
+    subjects: tuple[str, ...]
+    site: np.ndarray
+    fc: np.ndarray
+    series: Series
+    covariates: np.ndarray
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Cohort":
+        """Read participants.tsv, series.h5 and fc.h5 of one folder and check that they agree."""
+        folder = Path(folder)
+        table = read_participants(folder / "participants.tsv")
+        series = read_series(folder / "series.h5")
+        fc_subjects, fc = read_fc(folder / "fc.h5")
+        subjects = tuple(table["subject"])
+        for name, other in (("series.h5", series.subjects), ("fc.h5", fc_subjects)):
+            if other != subjects:
+                raise BrioError(
+                    f"{folder / name} and {folder / 'participants.tsv'} list different subjects; "
+                    "run the workflow again so that both are made from the same cohort"
+                )
+        return cls(folder.name, subjects, table["site"].to_numpy(), fc, series, _covariates(table))
+
+    @cached_property
+    def padded_bold(self) -> np.ndarray:
+        """Series standardised within each scan, padded with zeros to (N, T_max, P)."""
+        padded = np.zeros((len(self.subjects), int(self.series.frames.max()), self.fc.shape[-1]),
+                          np.float32)  # fmt: skip
+        for index in range(len(self.subjects)):
+            scan = torch.as_tensor(self.series.scan(index)).double()
+            padded[index, : len(scan)] = standardise(scan).numpy()
+        return padded
+
+
+def _covariates(table) -> np.ndarray:
+    """Age, sex (1 = male) and mean framewise displacement as float32; unknown values are NaN."""
+    import pandas as pd
+
+    male = {"m": 1.0, "male": 1.0, "1": 1.0, "f": 0.0, "female": 0.0, "2": 0.0, "0": 0.0}
+    columns = [
+        pd.to_numeric(table["age"], errors="coerce"),
+        table["sex"].str.lower().map(male),
+        pd.to_numeric(table["mean_fd"], errors="coerce"),
+    ]
+    return np.stack([column.to_numpy(np.float32) for column in columns], 1)
+
+
+def train_view(
+    cohort: Cohort,
+    train: np.ndarray,
+    label: np.ndarray,
+    device: torch.device | str = "cpu",
+    with_bold: bool = False,
+) -> TrainView:
+    """Copy the training rows of a fold; sites are numbered in alphabetical order."""
+    names, site = np.unique(cohort.site[train], return_inverse=True)
+    as_tensor = lambda array: torch.as_tensor(np.ascontiguousarray(array), device=device)  # noqa: E731
+    return TrainView(
+        fc=as_tensor(cohort.fc[train]),
+        site=as_tensor(site),
+        label=as_tensor(label[train]),
+        n_sites=len(names),
+        bold=as_tensor(cohort.padded_bold[train]) if with_bold else None,
+        frames=as_tensor(cohort.series.frames[train]),
+        covariates=as_tensor(cohort.covariates[train]),
+    )

@@ -1,0 +1,222 @@
+"""Gradient training of several folds at once; no method's name appears here."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from brio_core.folds import FoldStack, State
+from brio_core.methods.base import Batch, GradientMethod
+from brio_core.problem import Fold, Problem
+from brio_core.progress import Progress
+from brio_core.randomness import fold_in
+from brio_core.samplers import schedule, steps_per_epoch
+from brio_core.seeds import derive_seed, numpy_generator
+from brio_core.selection import ValidationAuc
+from brio_core.sources import FeatureStore, Sources
+
+# Steps run eagerly before a phase is captured, so that lazy initialisations are over.
+EAGER_STEPS = 3
+
+
+class GradientFit:
+    """A group of folds in training: stacked state, optimiser, checkpoint choice per fold."""
+
+    def __init__(self, problem: Problem, folds: Sequence[Fold], memory_budget: int) -> None:
+        self.problem = problem
+        self.folds = list(folds)
+        self.settings = problem.settings
+        self.method: type[GradientMethod] = problem.method
+        device = problem.device
+        # Equal for all folds of the split file, whichever of them are in this group.
+        sizes = [len(fold.train) for fold in problem.folds]
+        n_sites = problem.n_sites(folds[0])
+        self.steps_per_epoch = steps_per_epoch(self.settings, sizes, 2 * n_sites)
+
+        self.stack = FoldStack([problem.module(fold) for fold in folds])
+        self.features = FeatureStore(
+            self.stack, problem.inputs, self.method.features_are_shared, memory_budget
+        )
+        self.sources = Sources(
+            problem,
+            [fold.train for fold in folds],
+            [fold.block_length for fold in folds],
+            self.features,
+        )
+        self.optimiser = torch.optim.AdamW(
+            list(self.stack.parameters.values()),
+            lr=self.settings.learning_rate,
+            weight_decay=self.settings.weight_decay,
+            capturable=device.type == "cuda",
+            fused=device.type == "cuda",
+        )
+        self._schedule = self._make_schedule()
+        self._label = torch.as_tensor(problem.label, device=device)
+        self._site = self._site_numbers()
+        keys = [derive_seed(*problem.words(fold, "noise")) for fold in folds]
+        self._keys = torch.tensor(keys, device=device)
+        self._counter = torch.zeros(1, dtype=torch.int64, device=device)
+        self._totals: dict[str, Tensor] = {}
+        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        self._eager: dict[str, int] = {}
+        self._validation = ValidationAuc(
+            [fold.validation_groups for fold in folds], problem.label, device
+        )
+
+        self._pool = None
+
+        self.epoch = 0
+        self._epoch = torch.zeros((), dtype=torch.int64, device=device)
+        self._auc = torch.zeros(len(folds), dtype=torch.float64, device=device)
+        self.best: State = {name: value.clone() for name, value in self.stack.state().items()}
+        self.best_auc = torch.full((len(folds),), -1.0, dtype=torch.float64, device=device)
+        self.best_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
+        self.last_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
+        self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
+        self.history: list[dict[str, list[float]]] = []
+
+    def _make_schedule(self) -> Tensor:
+        cohort, label = self.problem.cohort, self.problem.label
+        steps = self.settings.epochs * self.steps_per_epoch
+        rows = []
+        for fold in self.folds:
+            generator = numpy_generator(*self.problem.words(fold, "batches"))
+            here = schedule(
+                self.settings, cohort.site[fold.train], label[fold.train], steps, generator
+            )
+            rows.append(fold.train[here])
+        return torch.as_tensor(np.stack(rows), device=self.problem.device)
+
+    def _site_numbers(self) -> Tensor:
+        # Each fold counts its own training sites from 0; other subjects are never asked for.
+        site = self.problem.cohort.site
+        numbers = np.zeros((len(self.folds), len(site)), np.int64)
+        for index, fold in enumerate(self.folds):
+            numbers[index, fold.train] = np.unique(site[fold.train], return_inverse=True)[1]
+        return torch.as_tensor(numbers, device=self.problem.device)
+
+    def run(self, save: Callable[["GradientFit"], None], title: str) -> None:
+        """Train until the last epoch, or until every fold has lost its patience."""
+        progress = Progress(title, self.settings.epochs, self.epoch)
+        while self.epoch < self.settings.epochs and bool(self.active.any()):
+            self.epoch += 1
+            phase = self.method.phase(self.settings, self.epoch)
+            for total in self._totals.values():
+                total.zero_()
+            for step in range(self.steps_per_epoch):
+                number = (self.epoch - 1) * self.steps_per_epoch + step
+                self.method.before_step(
+                    self.stack, self.sources, self.settings, number, self.steps_per_epoch
+                )
+                self._repeat(phase, partial(self._step, phase))
+            self._epoch.fill_(self.epoch)
+            self._repeat("select", self._select)
+            self._record()
+            progress.update(
+                self.epoch, f"(best validation AUC {self.best_auc.clamp(min=0).mean():.3f})"
+            )
+            save(self)
+
+    def _repeat(self, name: str, work: Callable[[], None]) -> None:
+        """Do ``work``, which is the same every time: on a GPU it is replayed as one CUDA graph."""
+        if self.problem.device.type != "cuda":
+            work()
+        elif name in self._graphs:
+            self._graphs[name].replay()
+        elif self._eager.get(name, 0) < EAGER_STEPS:
+            self._eager[name] = self._eager.get(name, 0) + 1
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                work()
+            torch.cuda.current_stream().wait_stream(side)
+        else:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool):
+                work()
+            self._pool = graph.pool()
+            self._graphs[name] = graph
+            graph.replay()
+
+    def _step(self, phase: str) -> None:
+        frozen = self.method.frozen(phase)
+        learnt = {
+            k: v for k, v in self.stack.parameters.items() if not k.startswith(frozen or "\0")
+        }
+        fixed = {k: v for k, v in self.stack.parameters.items() if k not in learnt}
+        single = self.stack.single("loss", training=True)
+
+        def loss(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
+            return single({**learnt, **fixed}, buffers, Batch(*batch), phase)
+
+        index = self._schedule.index_select(1, self._counter).squeeze(1)
+        gradients, (value, logs) = vmap(grad_and_value(loss, has_aux=True))(
+            learnt,
+            fixed,
+            self.stack.buffers,
+            self.features.gather(index),
+            self._label[index],
+            self._site.gather(1, index),
+            fold_in(self._keys, self._counter),
+        )
+        for name, parameter in self.stack.parameters.items():
+            parameter.grad = gradients.get(name)
+        self.optimiser.step()
+        for name, number in {"loss": value, **logs}.items():
+            if name not in self._totals:
+                self._totals[name] = torch.zeros_like(number)
+            self._totals[name] += number.detach()
+        self._counter += 1
+
+    @torch.no_grad()
+    def _select(self) -> None:
+        """Score the validation groups; keep the state of every fold that has improved."""
+        settings, epoch = self.settings, self._epoch
+        logits = self.stack.call("logits", self.features.gather(self._validation.index))
+        self._auc.copy_(self._validation(logits))
+        better = self.active & (self._auc > self.best_auc) & (epoch >= settings.first_epoch)
+        for name, value in self.stack.state().items():
+            mask = better.view(-1, *([1] * (value.dim() - 1)))
+            self.best[name].copy_(torch.where(mask, value, self.best[name]))
+        self.best_auc.copy_(torch.where(better, self._auc, self.best_auc))
+        self.best_epoch.copy_(torch.where(better, epoch, self.best_epoch))
+        self.last_epoch.copy_(torch.where(self.active, epoch, self.last_epoch))
+        if settings.patience:
+            waited = epoch - self.best_epoch.clamp(min=settings.first_epoch - 1)
+            self.active &= waited < settings.patience
+
+    def _record(self) -> None:
+        means = {name: total / self.steps_per_epoch for name, total in self._totals.items()}
+        columns = {"validation_auc": self._auc, **means}
+        table = torch.stack([column.double() for column in columns.values()]).cpu().tolist()
+        self.history.append(dict(zip(columns, table)))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that is needed to go on from here with the same numbers."""
+        return {
+            "epoch": self.epoch,
+            "state": self.stack.state(),
+            "optimiser": self.optimiser.state_dict(),
+            "best": self.best,
+            "best_auc": self.best_auc,
+            "best_epoch": self.best_epoch,
+            "last_epoch": self.last_epoch,
+            "active": self.active,
+            "history": self.history,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Continue from a snapshot."""
+        self.epoch = snapshot["epoch"]
+        self.stack.load(snapshot["state"])
+        self.optimiser.load_state_dict(snapshot["optimiser"])
+        self.history = snapshot["history"]
+        for name, value in snapshot["best"].items():
+            self.best[name].copy_(value)
+        for name in ("best_auc", "best_epoch", "last_epoch", "active"):
+            getattr(self, name).copy_(snapshot[name])
+        self._counter.fill_(self.epoch * self.steps_per_epoch)

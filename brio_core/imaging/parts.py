@@ -1,0 +1,100 @@
+"""What one extract job made of its batch of candidates.
+
+One group per candidate, called by its position in candidates.tsv, with the attributes of
+:class:`Outcome`; a readable scan has the datasets ``series`` and ``names`` beside them.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from brio_core.errors import BrioError
+from brio_core.files import atomic
+from brio_core.imaging.base import Scan, Unusable
+
+_FORMAT = "brio-part"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One candidate after extraction; ``reason`` is empty for a readable scan, counts may be -1."""
+
+    subject: str
+    reason: str = ""
+    frames_before: int = -1
+    frames_after: int = -1
+    rois: int = -1
+    constant_rois: int = -1
+    checksum: str = ""
+    names: tuple[str, ...] = ()
+
+
+def write_part(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusable]]) -> None:
+    """Write (position, subject, result) triples one after the other."""
+    with atomic(path) as temporary, h5py.File(temporary, "w") as store:
+        store.attrs["format"] = _FORMAT
+        for position, subject, result in results:
+            group = store.create_group(f"{position:06d}")
+            group.attrs.update(subject=subject, reason="")
+            if isinstance(result, Unusable):
+                group.attrs["reason"] = str(result)
+                _set(group, frames_before=result.frames_before, frames_after=result.frames)
+                continue
+            series = np.ascontiguousarray(result.series, np.float32)
+            group["series"] = series
+            group.create_dataset("names", data=list(result.names), dtype=h5py.string_dtype())
+            group.attrs["checksum"] = hashlib.sha256(series.tobytes()).hexdigest()
+            _set(
+                group,
+                frames_before=result.frames_before,
+                frames_after=len(series),
+                rois=series.shape[1],
+                constant_rois=result.constant_rois,
+            )
+
+
+def _set(group: h5py.Group, **counts: int | None) -> None:
+    group.attrs.update({name: count for name, count in counts.items() if count is not None})
+
+
+class Parts:
+    """All parts of a cohort, opened for reading."""
+
+    def __init__(self, paths: Iterable[str | Path]):
+        self._group = {}
+        for path in paths:
+            for group in _open(Path(path)).values():
+                self._group[group.attrs["subject"]] = group
+
+    def outcome(self, subject: str) -> Outcome:
+        """What became of one candidate."""
+        if subject not in self._group:
+            raise BrioError(f"no part holds subject {subject}; run the extract jobs again")
+        group = self._group[subject]
+        names = tuple(group["names"].asstr()[:].tolist()) if "names" in group else ()
+        counts = {
+            name: value if isinstance(value, str) else int(value)
+            for name, value in group.attrs.items()
+        }
+        return Outcome(**counts, names=names)
+
+    def series(self, subjects: Iterable[str]) -> Iterator[np.ndarray]:
+        """The series of some subjects, one at a time."""
+        for subject in subjects:
+            yield self._group[subject]["series"][:]
+
+
+def _open(path: Path) -> h5py.File:
+    try:
+        store = h5py.File(path, "r")
+    except OSError:
+        raise BrioError(
+            f"{path} is not a readable HDF5 file; delete it and run extract again"
+        ) from None
+    if store.attrs.get("format") != _FORMAT:
+        raise BrioError(f"{path} was not written by extract; delete it and run extract again")
+    return store

@@ -1,0 +1,120 @@
+"""All Sinkhorn iterations of many small problems in registers: one load, one store."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# Elements that one warp holds: small problems are packed, large ones spread over warps.
+ELEMENTS_PER_PROGRAM = 128
+ELEMENTS_PER_WARP = 512
+
+
+@triton.jit
+def _logsumexp2(values, axis: tl.constexpr):
+    largest = tl.max(values, axis)
+    return largest + tl.log2(tl.sum(tl.exp2(values - tl.expand_dims(largest, axis)), axis))
+
+
+@triton.jit
+def _sinkhorn(
+    cost_pointer,
+    phi_pointer,
+    psi_pointer,
+    plan_pointer,
+    entropy_pointer,
+    problems,
+    n,
+    m,
+    epsilon,
+    log2_n,
+    log2_m,
+    iterations,
+    SYMMETRIC: tl.constexpr,
+    PACK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    problem = tl.program_id(0).to(tl.int64) * PACK + tl.arange(0, PACK)
+    row = tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    is_problem = problem < problems
+    is_row = (row < n)[None, :]
+    is_column = (column < m)[None, :]
+    inside = is_row[:, :, None] & is_column[:, None, :]
+    place = (problem * n * m)[:, None, None] + (row * m)[None, :, None] + column[None, None, :]
+    known = inside & is_problem[:, None, None]
+    cost = tl.load(cost_pointer + place, mask=known, other=0.0)
+
+    # Base 2 throughout: scaled = -cost / (epsilon ln 2), and potentials over -(epsilon ln 2).
+    unit = epsilon * 0.6931471805599453
+    # Finite in the padding, whose potentials stay zero, so that no infinities meet.
+    scaled = tl.where(inside, -cost / unit, -1.0e30)
+    phi = tl.zeros((PACK, ROWS), tl.float32)
+    psi = tl.zeros((PACK, COLUMNS), tl.float32)
+    for _ in range(iterations):
+        update = _logsumexp2(scaled - psi[:, None, :], 2) - log2_m
+        if SYMMETRIC:
+            # Both copies of the one potential take the averaged step from the old one: the
+            # transposed reduction is cheaper than moving a row potential to the columns.
+            transposed = _logsumexp2(scaled - phi[:, :, None], 1) - log2_n
+            phi = tl.where(is_row, (phi + update) * 0.5, 0.0)
+            psi = tl.where(is_column, (psi + transposed) * 0.5, 0.0)
+        else:
+            phi = tl.where(is_row, update, 0.0)
+            update = _logsumexp2(scaled - phi[:, :, None], 1) - log2_n
+            psi = tl.where(is_column, update, 0.0)
+
+    plan = tl.exp2(scaled - phi[:, :, None] - psi[:, None, :] - log2_n - log2_m)
+    plan = tl.where(inside, plan, 0.0)
+    mass = tl.sum(tl.sum(plan, 2), 1)
+    transported = tl.sum(tl.sum(plan * cost, 2), 1)
+    dual = -unit * (tl.sum(phi, 1) / n + tl.sum(psi, 1) / m) + epsilon * (1.0 - mass)
+
+    tl.store(plan_pointer + place, plan, mask=known)
+    at_row = (problem * n)[:, None] + row[None, :]
+    tl.store(phi_pointer + at_row, -unit * phi, mask=is_row & is_problem[:, None])
+    at_column = (problem * m)[:, None] + column[None, :]
+    tl.store(psi_pointer + at_column, -unit * psi, mask=is_column & is_problem[:, None])
+    tl.store(entropy_pointer + problem, dual - transported, mask=is_problem)
+
+
+def launch(
+    cost: Tensor, epsilon: float, iterations: int, symmetric: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Solve contiguous float32 CUDA costs (..., n, m); n and m at most 64."""
+    *batch, n, m = cost.shape
+    problems = math.prod(batch)
+    phi = cost.new_empty((*batch, n))
+    psi = cost.new_empty((*batch, m))
+    plan = torch.empty_like(cost)
+    entropy = cost.new_empty(batch)
+    if problems == 0:
+        return phi, psi, plan, entropy
+    rows, columns = (max(4, triton.next_power_of_2(side)) for side in (n, m))
+    elements = rows * columns
+    pack = max(1, ELEMENTS_PER_PROGRAM // elements)
+    warps = min(8, max(1, elements // ELEMENTS_PER_WARP))
+    with torch.cuda.device(cost.device):
+        _sinkhorn[(triton.cdiv(problems, pack),)](
+            cost,
+            phi,
+            psi,
+            plan,
+            entropy,
+            problems,
+            n,
+            m,
+            epsilon,
+            math.log2(n),
+            math.log2(m),
+            iterations,
+            SYMMETRIC=symmetric,
+            PACK=pack,
+            ROWS=rows,
+            COLUMNS=columns,
+            num_warps=warps,
+        )
+    return phi, psi, plan, entropy

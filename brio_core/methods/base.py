@@ -1,0 +1,189 @@
+"""The interface of a method. A method is written for one fold, as an ordinary torch module.
+
+The trainer stacks the modules of all folds and runs them under ``torch.func.vmap``. That asks
+four things of a method: no branch on tensor values, no ``.item()``, the same shapes in every
+fold, and randomness from ``batch.key`` only (:mod:`brio_core.randomness`).
+"""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args, get_origin
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from brio_core.cohort import TrainView
+from brio_core.errors import BrioError
+
+if TYPE_CHECKING:
+    from brio_core.folds import FoldStack
+    from brio_core.sources import Sources
+
+Features = dict[str, Tensor]
+
+
+class Batch(NamedTuple):
+    """What a loss sees: features of the batch, labels in {0, 1}, sites from 0, a random key.
+
+    Under the ``balanced`` sampler the rows are ordered as (site, class, subject).
+    """
+
+    features: Features
+    label: Tensor
+    site: Tensor
+    key: Tensor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of all hyper-parameters. Values come from ``config/methods``; here are the types."""
+
+    @classmethod
+    def of(cls, values: dict[str, Any], name: str) -> "Settings":
+        """Build from a mapping; unknown, missing or mistyped keys are errors."""
+        types = {field.name: field.type for field in fields(cls)}
+        for key in values:
+            if key not in types:
+                raise BrioError(f"{name}: unknown setting {key!r}; known: {', '.join(types)}")
+        for key in types:
+            if key not in values:
+                raise BrioError(f"{name}: setting {key!r} is missing")
+        checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in types}
+        return cls(**checked)
+
+
+def _typed(value: Any, kind: Any, where: str) -> Any:
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_typed(item, get_args(kind)[0], where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise BrioError(f"{where} should be {getattr(kind, '__name__', kind)}, not {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class GradientSettings(Settings):
+    """The training budget, shared by every method that is trained by gradient steps.
+
+    ``sampler`` is ``shuffled`` (``batch_size`` subjects) or ``balanced`` (``subjects_per_cell``
+    subjects of every training site and class). ``patience`` 0 never stops early. Checkpoints
+    before ``first_epoch`` (counted from 1) are not eligible. ``precision`` is that of float32
+    matrix products on a GPU: ``tf32`` or ``float32``.
+    """
+
+    epochs: int
+    patience: int
+    first_epoch: int
+    sampler: str
+    batch_size: int
+    subjects_per_cell: int
+    learning_rate: float
+    weight_decay: float
+    precision: str
+
+    def __post_init__(self) -> None:
+        check_choice("sampler", self.sampler, ("shuffled", "balanced"))
+        check_choice("precision", self.precision, ("tf32", "float32"))
+        if not 1 <= self.first_epoch <= self.epochs:
+            raise BrioError(
+                f"first_epoch is {self.first_epoch}, but must lie between 1 and epochs "
+                f"({self.epochs})"
+            )
+
+
+def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Reject a setting that is not one of its possible words."""
+    if value not in choices:
+        raise BrioError(f"{key} is {value!r}, but must be one of {', '.join(choices)}")
+
+
+class Method(nn.Module):
+    """A method for one fold.
+
+    ``needs`` names what the features are made of (``fc``, ``bold``, ``covariates``);
+    ``features_are_shared`` says that :meth:`features` uses nothing fitted on the fold.
+    """
+
+    name: ClassVar[str]
+    Settings: ClassVar[type[Settings]]
+    needs: ClassVar[tuple[str, ...]] = ("fc",)
+    features_are_shared: ClassVar[bool] = True
+
+    def __init__(self, settings: Settings, n_rois: int, n_sites: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.n_rois = n_rois
+        self.n_sites = n_sites
+
+    def forward(self, verb: str, *arguments: Any) -> Any:
+        """Dispatch by name, because ``functional_call`` knows only ``forward``."""
+        return getattr(self, verb)(*arguments)
+
+    def prepare(self, train: TrainView) -> None:
+        """Fit fold statistics and keep them as buffers; sees training subjects only."""
+
+    def features(self, inputs: Features) -> Features:
+        """What is computed once per subject: a function of inputs and fold statistics only."""
+        return inputs
+
+    def represent(self, features: Features) -> Tensor:
+        """The representation before the classifier, (B, d)."""
+        raise NotImplementedError
+
+    def logits(self, features: Features) -> Tensor:
+        """Pre-sigmoid predictions, (B,); sees neither label nor site."""
+        raise NotImplementedError
+
+
+class GradientMethod(Method):
+    """A method trained by gradient steps."""
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a batch, and scalars for the history."""
+        raise NotImplementedError
+
+    @classmethod
+    def phase(cls, settings: Any, epoch: int) -> str:
+        """The name of the training phase of an epoch (from 1); a phase keeps its loss's shape."""
+        return "train"
+
+    @classmethod
+    def frozen(cls, phase: str) -> tuple[str, ...]:
+        """Prefixes of parameter names that are not updated in a phase."""
+        return ()
+
+    @classmethod
+    def before_step(
+        cls, stack: "FoldStack", sources: "Sources", settings: Any, step: int, steps_per_epoch: int
+    ) -> None:
+        """Called for all folds before each step (from 0), e.g. to refresh cached numbers."""
+
+
+class PathMethod(Method):
+    """A method that is fitted exactly, once per point of a path of penalties.
+
+    Points are ordered from the strongest penalty on, so that the common rule, ties to the
+    earliest, prefers the stronger penalty.
+    """
+
+    @property
+    def path_length(self) -> int:
+        """Number of points on the path."""
+        raise NotImplementedError
+
+    def fit(self, point: int) -> None:
+        """Set the parameters for one point, from what :meth:`prepare` kept."""
+        raise NotImplementedError
+
+
+def binary_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
+    """Mean binary cross-entropy, Eq. (classification_loss) for equally filled cells."""
+    return functional.binary_cross_entropy_with_logits(logits, label.to(logits.dtype))
+
+
+def initialise(build: Any, seed: int) -> Method:
+    """Build a module whose initial weights depend on ``seed`` alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()

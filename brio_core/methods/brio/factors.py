@@ -1,0 +1,89 @@
+"""Correspondence-preserving connectome factorization: encoder, shared assignment, factors."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from brio_core import kernels
+from brio_core.transport import balanced_assignment
+
+
+class SignedLayer(nn.Module):
+    """One signed convolution: self, positive and negative messages, GELU, residual, LayerNorm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.own = nn.Linear(width, width, bias=False)
+        self.messages = nn.Linear(width, 2 * width, bias=False)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, hidden: Tensor, graph: Tensor) -> Tensor:
+        """``hidden`` (B, P, d); ``graph`` (B, P, 2P) holds both channels, interleaved by ROI.
+
+        Transforming before propagating sums both channels inside one product, and interleaving
+        makes the transformed features line up with the columns without being moved.
+        """
+        batch, rois, width = hidden.shape
+        received = graph @ self.messages(hidden).view(batch, 2 * rois, width)
+        own = self.own(hidden)
+        if kernels.usable(hidden) and width & (width - 1) == 0:
+            from brio_core.kernels.residual_norm import residual_norm
+
+            return residual_norm(hidden, own, received, self.norm)
+        return self.norm(hidden + functional.gelu(own + received))
+
+
+class SignedEncoder(nn.Module):
+    """The shared signed GNN on ROI identities and connectivity descriptors."""
+
+    def __init__(self, n_rois: int, roi_dim: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.roi_embedding = nn.Parameter(torch.randn(n_rois, roi_dim))
+        self.enter = nn.Linear(roi_dim + 3, width)
+        self.layers = nn.ModuleList(SignedLayer(width) for _ in range(layers))
+
+    def forward(self, graph: Tensor, descriptor: Tensor) -> Tensor:
+        """Encoded ROIs (B, P, d), Eq. (shared_signed_encoder)."""
+        identity, local = self.enter.weight.split([self.roi_embedding.shape[1], 3], dim=1)
+        # The identity part is the same for all subjects: one product instead of B.
+        hidden = self.roi_embedding @ identity.T + self.enter.bias + descriptor @ local.T
+        hidden = functional.gelu(hidden)
+        for layer in self.layers:
+            hidden = layer(hidden, graph)
+        return hidden
+
+
+class Assignment(nn.Module):
+    """Balanced assignment of ROIs to factors from queries and ROI identities alone."""
+
+    def __init__(
+        self, factors: int, roi_dim: int, width: int, temperature: float, iterations: int
+    ) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(factors, width))
+        self.keys = nn.Linear(roi_dim, width, bias=False)
+        self.scale = 1 / (math.sqrt(width) * temperature)
+        self.iterations = iterations
+
+    def forward(self, roi_embedding: Tensor) -> Tensor:
+        """The assignment (J, P), Eq. (shared_assignment)."""
+        similarity = self.queries @ self.keys(roi_embedding).T
+        return balanced_assignment(similarity * self.scale, self.iterations)
+
+
+class FactorMap(nn.Module):
+    """Pooled ROI representations to unit factors: projection, small MLP, both normalised."""
+
+    def __init__(self, width: int, factor_dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(width, factor_dim, bias=False)
+        self.widen = nn.Linear(factor_dim, 2 * factor_dim)
+        self.narrow = nn.Linear(2 * factor_dim, factor_dim)
+
+    def forward(self, hidden: Tensor, assignment: Tensor) -> Tensor:
+        """Factors (B, J, d_t) of encoded ROIs (B, P, d), Eq. (connectome_factors)."""
+        pooled = len(assignment) * (assignment @ hidden)
+        projected = functional.normalize(self.project(pooled), dim=-1)
+        return functional.normalize(self.narrow(functional.gelu(self.widen(projected))), dim=-1)

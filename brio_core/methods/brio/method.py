@@ -1,0 +1,240 @@
+"""BRIO, Algorithm 1: supervised warm-up, periodic qualification, guided alignment."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from brio_core import kernels
+from brio_core.cohort import TrainView
+from brio_core.errors import BrioError
+from brio_core.folds import FoldStack
+from brio_core.graphs import node_descriptor, propagation_support, signed_graph
+from brio_core.methods.base import (
+    Batch,
+    Features,
+    GradientMethod,
+    GradientSettings,
+    binary_cross_entropy,
+    check_choice,
+)
+from brio_core.methods.brio.alignment import alignment_loss
+from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
+from brio_core.methods.brio.qualification import qualify
+from brio_core.sources import Sources
+from brio_core.transport import marginal_error
+
+WARM_UP, QUALIFIED = "warm-up", "qualified"
+# How many graphs of one fold are encoded at a time while qualifications are refreshed.
+GRAPHS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class BrioSettings(GradientSettings):
+    """Names as in the paper; ``without`` removes one part: RS, TR, SM, SF or QG."""
+
+    density: float
+    roi_dim: int
+    hidden: int
+    layers: int
+    factors: int
+    total_factor_dim: int
+    assignment_dim: int
+    temperature: float
+    assignment_iterations: int
+    reestimates: int
+    refresh_interval: int
+    warmup_epochs: int
+    epsilon: float
+    sinkhorn_iterations: int
+    lambda_env: float
+    stabiliser: float
+    block_length_scale: float
+    without: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("without", self.without, ("none", "RS", "TR", "SM", "SF", "QG"))
+        if self.sampler != "balanced":
+            raise BrioError("brio aligns sites within a batch: its sampler must be 'balanced'")
+        if self.total_factor_dim % self.factors:
+            raise BrioError(
+                f"total_factor_dim ({self.total_factor_dim}) must be a multiple of factors "
+                f"({self.factors})"
+            )
+        if self.first_epoch <= self.warmup_epochs:
+            raise BrioError(
+                f"first_epoch ({self.first_epoch}) must come after warmup_epochs "
+                f"({self.warmup_epochs})"
+            )
+
+
+class Brio(GradientMethod):
+    """The factor model, its cached qualifications, and the qualified objective."""
+
+    name = "brio"
+    Settings = BrioSettings
+    features_are_shared = False
+
+    def __init__(self, settings: BrioSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        s = settings
+        self.factor_dim = s.total_factor_dim // s.factors
+        self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers)
+        self.assignment = Assignment(
+            s.factors, s.roi_dim, s.assignment_dim, s.temperature, s.assignment_iterations
+        )
+        self.factor_map = FactorMap(s.hidden, self.factor_dim)
+        self.head = nn.Linear(s.total_factor_dim, 1)
+        self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
+        # The anchored assignment; zero until warm-up ends.
+        self.register_buffer("anchored", torch.zeros(s.factors, n_rois))
+        self.register_buffer("weight_matrix", torch.zeros(n_sites, n_sites, 2, s.factors))
+        self.register_buffer("strength_matrix", torch.zeros(n_sites, n_sites, 2))
+        self.register_buffer("relevance", torch.zeros(s.factors))
+        self.register_buffer("reestimation_support", torch.zeros(n_sites, 2, s.factors))
+
+    @property
+    def classifier(self) -> Tensor:
+        """Classifier blocks w_j, (J, d_t)."""
+        return self.head.weight.view(self.settings.factors, self.factor_dim)
+
+    def prepare(self, train: TrainView) -> None:
+        support = propagation_support(train.fc, train.site, self.settings.density)
+        self.support.copy_(support)
+
+    def features(self, inputs: Features) -> Features:
+        """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
+        fc = inputs["fc"]
+        if kernels.usable(fc):
+            from brio_core.kernels.signed import signed_features
+
+            graph, descriptor = signed_features(fc, self.support[None])
+            return {"graph": graph[0], "descriptor": descriptor[0]}
+        graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
+        return {"graph": graph, "descriptor": node_descriptor(fc, self.support)}
+
+    def assign(self) -> Tensor:
+        """The assignment that queries and ROI identities give now."""
+        return self.assignment(self.encoder.roi_embedding)
+
+    def current_assignment(self) -> Tensor:
+        """The anchored assignment, or before anchoring the one that is being learnt."""
+        anchored = (self.anchored > 0).any()
+        return torch.where(anchored, self.anchored, self.assign())
+
+    def factors(self, features: Features, assignment: Tensor) -> Tensor:
+        """Unit factors r (B, J, d_t)."""
+        hidden = self.encoder(features["graph"], features["descriptor"])
+        return self.factor_map(hidden, assignment)
+
+    def represent(self, features: Features) -> Tensor:
+        """Concatenated factors s (B, J d_t), Eq. (factorized_representation)."""
+        factors = self.factors(features, self.current_assignment())
+        return factors.flatten(-2) / self.settings.factors**0.5
+
+    def logits(self, features: Features) -> Tensor:
+        return self.head(self.represent(features)).squeeze(-1)
+
+    def contributions(self, features: Features) -> Tensor:
+        """Factor contributions a (B, J) before the 1/sqrt(J) scaling."""
+        return (self.factors(features, self.anchored) * self.classifier).sum(-1)
+
+    def contributions_of_fc(self, fc: Tensor) -> Tensor:
+        """Contributions of FC matrices that are not kept, such as re-estimates."""
+        return self.contributions(self.features({"fc": fc}))
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        s = self.settings
+        assignment = self.assign() if phase == WARM_UP else self.anchored
+        factors = self.factors(batch.features, assignment)
+        logits = self.head(factors.flatten(-2) / s.factors**0.5).squeeze(-1)
+        # Equally filled (site, class) cells: the plain mean is Eq. (classification_loss).
+        classification = binary_cross_entropy(logits, batch.label)
+        alignment = torch.zeros_like(classification)
+        if phase == QUALIFIED and s.lambda_env > 0:
+            cells = (self.n_sites, 2, s.subjects_per_cell, s.factors, self.factor_dim)
+            alignment = alignment_loss(
+                factors.view(cells),
+                self.weight_matrix,
+                self.strength_matrix,
+                s.epsilon,
+                s.sinkhorn_iterations,
+            )
+        logs = {
+            "classification": classification,
+            "alignment": alignment,
+            "assignment_error": marginal_error(assignment),
+        }
+        return classification + s.lambda_env * alignment, logs
+
+    @classmethod
+    def phase(cls, settings: BrioSettings, epoch: int) -> str:
+        return WARM_UP if epoch <= settings.warmup_epochs else QUALIFIED
+
+    @classmethod
+    def frozen(cls, phase: str) -> tuple[str, ...]:
+        return ("assignment.",) if phase == QUALIFIED else ()
+
+    @classmethod
+    def before_step(
+        cls,
+        stack: FoldStack,
+        sources: Sources,
+        settings: BrioSettings,
+        step: int,
+        steps_per_epoch: int,
+    ) -> None:
+        """Anchor the assignment when warm-up ends; refresh qualifications every M steps."""
+        step -= settings.warmup_epochs * steps_per_epoch
+        if step == 0:
+            stack.buffers["anchored"].copy_(stack.call("assign"))
+        if step >= 0 and step % settings.refresh_interval == 0 and settings.lambda_env > 0:
+            cls.refresh(stack, sources, settings, step // settings.refresh_interval)
+
+    @classmethod
+    def refresh(
+        cls, stack: FoldStack, sources: Sources, settings: BrioSettings, number: int
+    ) -> None:
+        """Qualify all training subjects of every fold under one snapshot of the model."""
+        fold = torch.arange(len(stack), device=stack.device)[:, None]
+        contributions = cls.source_contributions(stack, sources, settings, number)
+        qualification = qualify(
+            contributions[fold, sources.rows],
+            sources.site,
+            sources.label,
+            stack.parameters["head.weight"].view(len(stack), settings.factors, -1),
+            n_sites=stack.buffers["strength_matrix"].shape[1],
+            without=settings.without,
+            stabiliser=settings.stabiliser,
+        )
+        stack.buffers["weight_matrix"].copy_(qualification.weight_matrix)
+        stack.buffers["strength_matrix"].copy_(qualification.strength_matrix)
+        stack.buffers["relevance"].copy_(qualification.relevance)
+        stack.buffers["reestimation_support"].copy_(qualification.support)
+
+    @classmethod
+    def source_contributions(
+        cls, stack: FoldStack, sources: Sources, settings: BrioSettings, number: int
+    ) -> Tensor:
+        """Contributions (F, N, K + 1, J); rows of subjects that a fold does not train on stay 0."""
+        # Without RS or QG support is not used, so one full-scan column is enough.
+        uses_support = settings.without not in ("RS", "QG")
+        n_resamples = settings.reestimates if uses_support else 0
+        shape = (len(stack), sources.n_subjects, n_resamples + 1, settings.factors)
+        contributions = torch.zeros(shape, device=stack.device)
+        fold = torch.arange(len(stack), device=stack.device)[:, None]
+        for rows, features in sources.full_scans(GRAPHS_AT_ONCE):
+            # Padding repeats a row; it is written with the same numbers.
+            contributions[fold, rows, 0] = stack.call("contributions", features)
+        if n_resamples == 0:
+            return contributions
+        chunks = sources.reestimates(
+            n_resamples, number, settings.block_length_scale, GRAPHS_AT_ONCE
+        )
+        for chunk in chunks:
+            fc = chunk.fc.flatten(0, 1)
+            values = stack.call("contributions_of_fc", fc, shared=True, folds=chunk.folds)
+            values = values.view(len(chunk.folds), len(chunk.rows), n_resamples, -1)
+            contributions[chunk.folds[:, None], chunk.rows, 1:] = values
+        return contributions

@@ -1,0 +1,153 @@
+"""Task-calibrated re-estimation qualification: which factors may be aligned, and how strongly."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+VARIANTS = ("none", "RS", "TR", "SM", "SF", "QG")
+
+
+@dataclass(frozen=True)
+class Qualification:
+    """Qualifications of one model snapshot and the statistics behind them.
+
+    E sites, 2 classes, J factors; leading batch dimensions of the input come first everywhere
+    except in ``pairs``.
+    """
+
+    relevance: Tensor
+    """pi_task (J,); zero everywhere if no factor separates the classes."""
+    support: Tensor
+    """q_re (E, 2, J)."""
+    pairs: Tensor
+    """Unordered site pairs (n_pairs, 2)."""
+    pair_support: Tensor
+    """q_pair (n_pairs, 2, J)."""
+    weights: Tensor
+    """Normalised qualifications (n_pairs, 2, J)."""
+    strength: Tensor
+    """g (n_pairs, 2)."""
+    weight_matrix: Tensor
+    """``weights`` for all ordered pairs (E, E, 2, J)."""
+    strength_matrix: Tensor
+    """``strength`` for all ordered pairs (E, E, 2), zero on the diagonal."""
+    mean: Tensor
+    """mu (E, 2, J)."""
+    variance: Tensor
+    """V_sub (E, 2, J)."""
+    site_contrast: Tensor
+    """Delta_e (E, J)."""
+    pooled_variance: Tensor
+    """V_pool (2, J)."""
+    contrast: Tensor
+    """Delta (J,)."""
+    block_share: Tensor
+    """beta (J,)."""
+    task_score: Tensor
+    """R_task (J,)."""
+    variation: Tensor
+    """D_re (E, 2, J)."""
+    scale: Tensor
+    """T (E, 2, J)."""
+
+
+def qualify(
+    contributions: Tensor,
+    site: Tensor,
+    label: Tensor,
+    classifier: Tensor,
+    n_sites: int | None = None,
+    without: str = "none",
+    stabiliser: float = 1e-8,
+) -> Qualification:
+    """Qualify factors from the contributions of all training subjects.
+
+    Parameters
+    ----------
+    contributions : (..., N, K + 1, J)
+        Factor contributions before the 1/sqrt(J) scaling; position 0 is the full scan. Without
+        re-estimates (K = 0) nothing varies and support is one.
+    site, label : (..., N)
+        Sites counted from 0 and classes 0, 1; a negative site marks padding.
+    classifier : (..., J, d)
+        Classifier blocks w_j.
+    n_sites : int, optional
+        E; read from ``site`` if not given, which waits for the device.
+    without : {"none", "RS", "TR", "SM", "SF", "QG"}
+        The component that an ablation leaves out.
+    """
+    if without not in VARIANTS:
+        raise ValueError(f"without is one of {', '.join(VARIANTS)}, not {without!r}")
+    n_sites = int(site.max()) + 1 if n_sites is None else n_sites
+    full_scan, reestimated = contributions[..., 0, :], contributions[..., 1:, :]
+
+    # Sums over one-hot membership: deterministic, and no matrix product that TF32 would round.
+    cell = torch.arange(2 * n_sites, device=site.device)
+    member = (site * 2 + label)[..., None] == cell
+    member = member.to(contributions.dtype)[..., None]
+    count = member.sum(-3).clamp_min(1)
+
+    def cell_mean(values: Tensor) -> Tensor:
+        return ((member * values[..., None, :]).sum(-3) / count).unflatten(-2, (n_sites, 2))
+
+    # Eq. factor_task_statistics
+    mean = cell_mean(full_scan)
+    own_mean = (member * mean.flatten(-3, -2)[..., None, :, :]).sum(-2)
+    variance = cell_mean((full_scan - own_mean).square())
+    site_contrast = mean[..., 1, :] - mean[..., 0, :]
+    # Eq. source_balanced_statistics
+    pooled_variance, contrast = variance.mean(-3), site_contrast.mean(-2)
+    # Eq. task_relevance
+    squared_norm = classifier.square().sum(-1)
+    block_share = squared_norm / (squared_norm.sum(-1, keepdim=True) + stabiliser)
+    task_score = block_share * contrast.square() / (pooled_variance.sum(-2) + stabiliser)
+    total = task_score.sum(-1, keepdim=True)
+    relevance = task_score / total.where(total > 0, 1)
+    # Eq. reestimation_variation, task_calibration_scale, reestimation_support
+    change = (reestimated - full_scan[..., None, :]).square()
+    variation = cell_mean(change.sum(-2) / max(change.shape[-2], 1))
+    scale = variance + site_contrast.square()[..., None, :] / 4
+    support = (scale + stabiliser) / (scale + variation + stabiliser)
+
+    # Where support is not used, no re-estimates need to be given.
+    if without in ("RS", "QG"):
+        support = torch.ones_like(support)
+    if without in ("TR", "QG"):
+        relevance = torch.full_like(relevance, 1 / relevance.shape[-1])
+
+    # Eq. pairwise_factor_qualification, pairwise_qualification_profile
+    pair_support = (support[..., :, None, :, :] * support[..., None, :, :, :]).sqrt()
+    prior = relevance[..., None, None, None, :].expand_as(pair_support)
+    qualification = prior * pair_support
+    strength = qualification.sum(-1)
+    weights = prior if without in ("SF", "QG") else qualification
+    weight_sum = weights.sum(-1, keepdim=True)
+    uniform = torch.full_like(weights, 1 / weights.shape[-1])
+    weights = torch.where(weight_sum > 0, weights / weight_sum.where(weight_sum > 0, 1), uniform)
+    if without in ("SM", "QG", "RS"):
+        strength = (strength > 0).to(strength.dtype)
+    # Rounding must not lift a sum of normalised terms above one.
+    other_site = ~torch.eye(n_sites, dtype=torch.bool, device=site.device)[..., None]
+    strength = strength.clamp_max(1) * other_site
+
+    first, second = torch.triu_indices(n_sites, n_sites, 1, device=site.device)
+    return Qualification(
+        relevance=relevance,
+        support=support,
+        pairs=torch.stack([first, second], 1),
+        pair_support=pair_support[..., first, second, :, :],
+        weights=weights[..., first, second, :, :],
+        strength=strength[..., first, second, :],
+        weight_matrix=weights,
+        strength_matrix=strength,
+        mean=mean,
+        variance=variance,
+        site_contrast=site_contrast,
+        pooled_variance=pooled_variance,
+        contrast=contrast,
+        block_share=block_share,
+        task_score=task_score,
+        variation=variation,
+        scale=scale,
+    )

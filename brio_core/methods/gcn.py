@@ -1,0 +1,83 @@
+"""GCN: Kipf & Welling, Semi-Supervised Classification with Graph Convolutional Networks, 2017.
+
+Graph-level reading: two convolutions over the subject's own graph with FC rows as node features,
+mean over nodes, one linear layer. The operator is normalised symmetrically, as in the paper; the
+authors' PyTorch code normalises rows instead.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from brio_core.graphs import normalised_adjacency, subject_graph
+from brio_core.layers.convolutions import DenseGcn
+from brio_core.methods.base import (
+    Batch,
+    Features,
+    GradientMethod,
+    GradientSettings,
+    binary_cross_entropy,
+    check_choice,
+)
+from brio_core.randomness import dropout
+
+
+@dataclass(frozen=True)
+class GcnSettings(GradientSettings):
+    """Sizes of the network and the rule that makes a graph of FC."""
+
+    hidden: int
+    layers: int
+    dropout: float
+    density: float
+    edge_weight: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("edge_weight", self.edge_weight, ("abs", "binary"))
+
+
+class Gcn(GradientMethod):
+    """GCN - BatchNorm - ReLU - dropout, repeated; mean over nodes; linear head."""
+
+    name = "gcn"
+    Settings = GcnSettings
+
+    def __init__(self, settings: GcnSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        widths = [n_rois] + [settings.hidden] * settings.layers
+        self.convolutions = nn.ModuleList(
+            DenseGcn(before, after) for before, after in pairwise(widths)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in widths[1:])
+        self.head = nn.Linear(settings.hidden, 1)
+
+    def features(self, inputs: Features) -> Features:
+        """The normalised operator of every subject's graph, and FC rows as node features."""
+        fc = inputs["fc"]
+        mask = subject_graph(fc, self.settings.density)
+        # Signed weights must not reach a degree sum, hence magnitudes.
+        weights = fc.abs() * mask if self.settings.edge_weight == "abs" else mask.to(fc.dtype)
+        return {"operator": normalised_adjacency(weights), "nodes": fc}
+
+    def represent(self, features: Features) -> Tensor:
+        return self._encode(features, None)
+
+    def logits(self, features: Features) -> Tensor:
+        return self.head(self.represent(features)).squeeze(-1)
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
+        return binary_cross_entropy(logits, batch.label), {}
+
+    def _encode(self, features: Features, key: Tensor | None) -> Tensor:
+        hidden = features["nodes"]
+        last = len(self.convolutions) - 1
+        for layer, (convolve, norm) in enumerate(zip(self.convolutions, self.norms)):
+            hidden = convolve(hidden, features["operator"])
+            # One statistic per channel over all nodes of the batch.
+            hidden = norm(hidden.flatten(0, 1)).view_as(hidden).relu()
+            if key is not None and layer < last:
+                hidden = dropout(hidden, self.settings.dropout, key, stream=layer)
+        return hidden.mean(-2)

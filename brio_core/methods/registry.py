@@ -1,0 +1,25 @@
+"""Find a method by its name. Adding a method is adding its file."""
+
+import importlib
+import importlib.util
+
+from brio_core.errors import BrioError
+from brio_core.methods.base import Method
+
+
+def find(name: str) -> type[Method]:
+    """The class of a method: ``fc-hgnn`` lives in ``brio_core/methods/fc_hgnn.py``."""
+    path = f"{__package__}.{name.replace('-', '_')}"
+    if importlib.util.find_spec(path) is None:
+        raise BrioError(
+            f"method {name!r} has no code ({path.replace('.', '/')}.py does not exist); "
+            "take it out of the configuration"
+        )
+    for value in vars(importlib.import_module(path)).values():
+        if (
+            isinstance(value, type)
+            and issubclass(value, Method)
+            and vars(value).get("name") == name
+        ):
+            return value
+    raise BrioError(f"{path} defines no Method whose name is {name!r}")

@@ -1,0 +1,117 @@
+"""One training cell, ready on the device: cohort, folds, labels and names for randomness."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core.cohort import Cohort, TrainView, train_view
+from brio_core.errors import BrioError
+from brio_core.methods.base import Method, Settings, initialise
+from brio_core.seeds import derive_seed
+from brio_core.sources import Scans
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows of one fold in the cohort."""
+
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+    validation: np.ndarray
+    validation_groups: tuple[np.ndarray, ...]
+    block_length: float
+
+
+def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
+    """The folds of a split file, checked against the cohort and the block-length file."""
+    if tuple(split["subjects"]) != cohort.subjects:
+        raise BrioError(
+            f"the split file of cohort {split['cohort']!r} lists other subjects than its "
+            "participants.tsv; run the workflow again so that both belong together"
+        )
+    if block_length["split_checksum"] != split["checksum"]:
+        raise BrioError(
+            "the block-length file belongs to another split file; run the workflow again"
+        )
+    estimates = {fold["name"]: fold["estimate"] for fold in block_length["folds"]}
+    rows = lambda values: np.asarray(values, np.int64)  # noqa: E731
+    return [
+        Fold(
+            fold["name"],
+            rows(fold["train"]),
+            rows(fold["test"]),
+            rows(fold["validation"]),
+            tuple(rows(group) for group in fold["validation_groups"]),
+            estimates[fold["name"]],
+        )
+        for fold in split["folds"]
+    ]
+
+
+class Problem:
+    """Everything a fit needs, independent of how many folds are fitted together."""
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        split: dict,
+        folds: Sequence[Fold],
+        method: type[Method],
+        settings: Settings,
+        variant: str,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.cohort = cohort
+        self.label = np.asarray(split["label"], np.int64)
+        self.folds = list(folds)
+        self.method = method
+        self.settings = settings
+        self.variant = variant
+        self.seed = seed
+        self.device = device
+
+    @cached_property
+    def inputs(self) -> dict[str, Tensor]:
+        """What the method needs of every subject, on the device once per cell."""
+        arrays = {
+            "fc": lambda: self.cohort.fc,
+            "bold": lambda: self.cohort.padded_bold,
+            "covariates": lambda: self.cohort.covariates,
+        }
+        return {
+            need: torch.as_tensor(arrays[need](), device=self.device) for need in self.method.needs
+        }
+
+    @cached_property
+    def scans(self) -> Scans:
+        """Series on the device, for methods that re-estimate FC."""
+        return Scans(self.cohort, self.device, self.seed)
+
+    def words(self, fold: Fold, purpose: str) -> tuple[object, ...]:
+        """The words that all randomness of a fold is derived from."""
+        return (self.cohort.name, fold.name, self.variant, self.seed, purpose)
+
+    def view(self, fold: Fold) -> TrainView:
+        """The training subjects of a fold, copied."""
+        needs_bold = "bold" in self.method.needs
+        return train_view(self.cohort, fold.train, self.label, self.device, needs_bold)
+
+    def module(self, fold: Fold) -> Method:
+        """A fresh module of the method with the fold's statistics fitted."""
+        view = self.view(fold)
+        module = initialise(
+            lambda: self.method(self.settings, view.n_rois, view.n_sites),
+            derive_seed(*self.words(fold, "initial weights")),
+        ).to(self.device)
+        module.prepare(view)
+        return module
+
+    def n_sites(self, fold: Fold) -> int:
+        """Number of training sites of a fold."""
+        return len(np.unique(self.cohort.site[fold.train]))

@@ -1,0 +1,1 @@
+"""Tables, figures and the overview page, made from stored results and never from models."""

@@ -1,0 +1,150 @@
+"""AUC of every test fold and its mean with an interval, per method, protocol and cohort."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from brio_core.reporting import plotting
+from brio_core.reporting.results import (
+    PROTOCOLS,
+    cohort_title,
+    ordered,
+    protocol_title,
+    read_summaries,
+    read_table,
+)
+
+
+@dataclass(frozen=True)
+class Style:
+    """Sizes in a figure of one or two columns of panels, which has room for numbers, or of more."""
+
+    numbers: bool
+    row: float
+    point: tuple[float, float]
+    mean: tuple[str, float]
+    bar: float
+    title: float
+
+
+ROOMY = Style(numbers=True, row=0.28, point=(6, 14), mean=("D", 5.5), bar=2.0, title=8.5)
+DENSE = Style(numbers=False, row=0.19, point=(2.5, 5), mean=("|", 5.0), bar=1.6, title=7.5)
+
+
+def draw(summaries: Sequence[str], sites: Sequence[str], datasets: dict, out_prefix: str) -> None:
+    """Panels are protocols by cohorts; a single cohort has its protocols side by side."""
+    rows = read_summaries(summaries)
+    folds = pd.concat([read_table(path, ("fold",), ("n", "auc")) for path in sites])
+    cohorts, protocols = ordered(rows["cohort"]), ordered(rows["protocol"], tuple(PROTOCOLS))
+    methods = rows.drop_duplicates("variant").reset_index(drop=True)
+    height = _heights(methods["group"].tolist())
+    single = len(cohorts) == 1
+    shape = (1, len(protocols)) if single else (len(protocols), len(cohorts))
+    style = ROOMY if shape[1] <= 2 else DENSE
+    limits = min(0.4, np.floor(10 * folds["auc"].min()) / 10), np.ceil(10 * folds["auc"].max()) / 10
+    inches = shape[0] * (0.55 + style.row * (height[-1] + 1.2)) + 0.15
+    figure, axes = plotting.new_figure(plotting.PAGE, inches, *shape, sharex=True, sharey=True)
+    for (row, column), axis in np.ndenumerate(axes):
+        cohort = cohorts[0 if single else column]
+        protocol = protocols[column if single else row]
+        name = protocol_title(protocol).capitalize()
+        if single:
+            axis.set_title(name)
+        else:
+            axis.set_title(cohort_title(datasets, cohort) if row == 0 else "", fontsize=style.title)
+            axis.set_ylabel(name if column == 0 else "", fontweight="bold")
+        _panel(
+            axis,
+            rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)],
+            folds[(folds["cohort"] == cohort) & (folds["protocol"] == protocol)],
+            dict(zip(methods["variant"], height)),
+            style,
+        )
+        axis.set_yticks(height, methods["label"])
+        axis.set_ylim(height[-1] + 0.65, -0.65)
+        axis.set_xlim(*limits)
+        axis.tick_params(axis="y", length=0)
+        if row == shape[0] - 1:
+            axis.set_xlabel("AUC")
+    plotting.group_legend(figure, methods["group"].tolist())
+    plotting.save(figure, out_prefix, section="results", **_words(rows, datasets))
+
+
+def _heights(groups: list[str]) -> list[float]:
+    """Heights of the methods, with a little air between groups."""
+    steps = [0.0] + [1.0 if a == b else 1.3 for a, b in pairwise(groups)]
+    return np.cumsum(steps).tolist()
+
+
+def _panel(
+    axis: Axes, rows: pd.DataFrame, folds: pd.DataFrame, height: dict[str, float], style: Style
+) -> None:
+    axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
+    axis.grid(axis="x")
+    if style.numbers:
+        _beside(axis, (1.0, 1.0), (7, 6), "mean [95 %]", plotting.FAINT, "axes fraction")
+    for _, row in rows.iterrows():
+        y, colour = height[row["variant"]] - 0.15, plotting.group_colour(row["group"])
+        own = folds[folds["variant"] == row["variant"]].dropna(subset="auc").sort_values("auc")
+        smallest, growth = style.point
+        axis.scatter(
+            own["auc"],
+            y + _offsets(own["auc"].to_numpy(), dodge=style.numbers),
+            s=smallest + growth * own["n"] / folds["n"].max(),
+            color=plotting.lighter(colour, 0.5),
+            edgecolor="white",
+            linewidth=0.3,
+            zorder=2,
+            clip_on=False,
+        )
+        axis.plot(
+            [row["auc_low"], row["auc_high"]], [y, y], color=colour, linewidth=style.bar,
+            solid_capstyle="butt", zorder=3, clip_on=False,
+        )  # fmt: skip
+        marker, size = style.mean
+        edge = {"markeredgecolor": "white", "markeredgewidth": 0.8} if marker == "D" else {}
+        axis.plot(
+            row["auc_mean"], y, marker, color=colour, markersize=size, zorder=4, clip_on=False,
+            **edge,
+        )  # fmt: skip
+        if style.numbers:
+            text = f"{row['auc_mean']:.2f} [{row['auc_low']:.2f}, {row['auc_high']:.2f}]"
+            _beside(axis, (1.0, y + 0.15), (7, -3), text, plotting.INK, ("axes fraction", "data"))
+
+
+def _beside(axis: Axes, place: tuple, offset: tuple, text: str, colour: str, system) -> None:
+    axis.annotate(
+        text, place, offset, xycoords=system, textcoords="offset points", fontsize=7, color=colour
+    )
+
+
+def _offsets(x: np.ndarray, dodge: bool) -> np.ndarray:
+    """Distances below the mean's line; of sorted points that would overlap, the next goes lower."""
+    offsets, row = np.full(len(x), 0.3), 0
+    for i in range(1, len(x) if dodge else 0):
+        row = (row + 1) % 3 if x[i] - x[i - 1] < 0.022 else 0
+        offsets[i] += 0.15 * row
+    return offsets
+
+
+def _words(rows: pd.DataFrame, datasets: dict) -> dict[str, str]:
+    units = {"loso": "held-out site", "id": "test fold"}
+    unit = " or ".join(units.get(p, "fold") for p in ordered(rows["protocol"], tuple(units)))
+    means = "; ".join(
+        f"{row['label']}, {cohort_title(datasets, row['cohort'])}, "
+        f"{protocol_title(row['protocol'])}: {row['auc_mean']:.2f}"
+        for _, row in rows.iterrows()
+    )
+    return {
+        "title": "AUC by method and test fold",
+        "caption": (
+            f"Each point is the AUC of one {unit}, averaged over seeds; larger points have more "
+            "subjects. A bar is the 95 % interval of their mean, which it marks (bootstrap of "
+            "subjects within site and class). The dashed line is chance."
+        ),
+        "alt": f"Dot plot of AUCs per fold, with means and intervals. Means: {means}.",
+    }

@@ -1,0 +1,110 @@
+"""Subjects per site and class, and why others were left out."""
+
+from collections.abc import Sequence
+from textwrap import fill, shorten
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from brio_core.reporting import plotting
+from brio_core.reporting.cohorts import CohortTables, read_cohorts, site_rows
+from brio_core.reporting.results import class_names, cohort_title
+
+MOST_REASONS = 8
+
+
+def draw(
+    inclusion: Sequence[str], participants: Sequence[str], datasets: dict, out_prefix: str
+) -> None:
+    """One line of panels per cohort: sites at the left, exclusions at the right."""
+    cohorts = read_cohorts(inclusion, participants)
+    sites = [len(site_rows(cohort)) - 1 for cohort in cohorts]
+    heights = [0.95 + 0.17 * max(number, 6) for number in sites]
+    figure, axes = plotting.new_figure(
+        plotting.PAGE, sum(heights), len(cohorts), 2, height_ratios=heights, width_ratios=(1.25, 1)
+    )
+    for cohort, (left, right) in zip(cohorts, axes):
+        _sites(left, cohort, class_names(datasets.get(cohort.name, {})))
+        _reasons(right, cohort)
+        left.set_title(cohort_title(datasets, cohort.name), pad=18)
+    plotting.save(figure, out_prefix, section="cohort", **_words(cohorts, datasets))
+
+
+def _sites(axis: Axes, cohort: CohortTables, names: tuple[str, str]) -> None:
+    rows = site_rows(cohort).iloc[:-1]
+    place = np.arange(len(rows))
+    bars = (
+        (rows["positives"], names[1], plotting.CLASS_COLOURS[1], {}),
+        (rows["negatives"], names[0], plotting.CLASS_COLOURS[0], {}),
+        (rows["excluded"], "excluded", "white", {"edgecolor": plotting.FAINT, "linewidth": 0.7}),
+    )
+    start = np.zeros(len(rows))
+    for count, name, colour, options in bars:
+        count = count.to_numpy()
+        # A bar of no length would still draw its edge.
+        drawn = count > 0
+        axis.barh(
+            place[drawn], count[drawn], 0.72, start[drawn], color=colour, label=name, **options
+        )
+        start = start + count
+    for y, (end, kept) in enumerate(zip(start, rows["subjects"])):
+        axis.annotate(
+            f"{kept}", (end, y), (3, 0), textcoords="offset points", va="center", fontsize=6.5,
+            color=plotting.INK,
+        )  # fmt: skip
+    axis.set_yticks(place, rows["site"])
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlim(0, start.max() * 1.1)
+    axis.set_xlabel("Subjects (number kept at the bar's end)")
+    axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axis.grid(axis="x")
+    axis.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, handlelength=1.0,
+        columnspacing=1.2, borderpad=0.2,
+    )  # fmt: skip
+
+
+def _reasons(axis: Axes, cohort: CohortTables) -> None:
+    reasons = cohort.reasons
+    if len(reasons) > MOST_REASONS:
+        rest = reasons.iloc[MOST_REASONS - 1 :].sum()
+        reasons = reasons.iloc[: MOST_REASONS - 1]
+        reasons["other reasons"] = rest
+    axis.set_title(f"Excluded: {reasons.sum()} of {len(cohort.inclusion)}", pad=18)
+    if reasons.empty:
+        axis.set_axis_off()
+        return
+    place = np.arange(len(reasons))
+    axis.barh(place, reasons, 0.6, color="white", edgecolor=plotting.FAINT, linewidth=0.7)
+    for y, count in enumerate(reasons):
+        axis.annotate(
+            f"{count}", (count, y), (3, 0), textcoords="offset points", va="center", fontsize=6.5
+        )
+    axis.set_yticks(place, [_wrapped(reason) for reason in reasons.index])
+    # Bars of about the same thickness as those of the sites.
+    axis.set_ylim(max(len(reasons), 4, 0.6 * cohort.inclusion["site"].nunique()) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlim(0, reasons.max() * 1.12)
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.set_xlabel("Subjects")
+    axis.grid(axis="x")
+
+
+def _wrapped(text: str, width: int = 24) -> str:
+    return fill(shorten(text, 2 * width, placeholder=" …"), width)
+
+
+def _words(cohorts: list[CohortTables], datasets: dict) -> dict[str, str]:
+    counts = "; ".join(
+        f"{cohort_title(datasets, cohort.name)}: {len(cohort.participants)} subjects of "
+        f"{cohort.participants['site'].nunique()} sites, "
+        f"{len(cohort.inclusion) - len(cohort.participants)} excluded"
+        for cohort in cohorts
+    )
+    return {
+        "title": "Subjects per site and exclusions",
+        "caption": "Subjects per site and class, and how many were left out for which reason.",
+        "alt": f"Bar charts. {counts}.",
+    }

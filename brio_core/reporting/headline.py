@@ -1,0 +1,84 @@
+"""The result in plain sentences, made from numbers; whoever wins is named."""
+
+import pandas as pd
+
+from brio_core.reporting.results import cohort_title
+from brio_core.reporting.tables import plural
+
+OURS = "brio"
+
+
+def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
+    """One paragraph per cohort with results on unseen sites."""
+    rows = summaries[summaries["variant"] == summaries["method"]]
+    rows = rows.drop_duplicates(["cohort", "protocol", "variant"])
+    unseen = rows[(rows["protocol"] == "loso") & rows["pooled_auc"].notna()]
+    return [
+        _paragraph(
+            unseen[unseen["cohort"] == cohort],
+            rows[(rows["cohort"] == cohort) & (rows["protocol"] == "id")],
+            cohort_title(datasets, cohort),
+        )
+        for cohort in dict.fromkeys(unseen["cohort"])
+    ]
+
+
+def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
+    ranked = unseen.sort_values("pooled_auc", ascending=False, kind="stable")
+    first = ranked.iloc[0]
+    ours = unseen[unseen["variant"] == OURS]
+    hero = ours.iloc[0] if len(ours) else first
+    linear = ranked[(ranked["group"] == "Linear") & (ranked["variant"] != hero["variant"])]
+    others = ranked[(ranked["group"] != "Linear") & (ranked["variant"] != hero["variant"])]
+    parts = [
+        f"{title}: on sites it has never seen, {hero['label']} reaches a pooled AUC of "
+        f"{_interval(hero)} ({plural(int(hero['subjects']), 'subject')}, "
+        f"{plural(int(hero['sites']), 'site')})"
+    ]
+    if len(linear):
+        kind = "the linear model" if len(linear) == 1 else "the best of the linear models"
+        parts.append(f"{kind}, {linear.iloc[0]['label']}, {_interval(linear.iloc[0])}")
+    if len(others):
+        kind = "" if len(others) == 1 else f"the best of the {len(others)} other methods, "
+        parts.append(
+            f"{kind}{others.iloc[0]['label']}{',' if kind else ''} {_interval(others.iloc[0])}"
+        )
+    sentences = ["; ".join(parts) + "."]
+    if len(ranked) > 1:
+        sentences.append(_winner(ranked, hero))
+    sentences += _chance(ranked)
+    again = seen[seen["variant"] == hero["variant"]]
+    if len(again):
+        sentences.append(
+            f"Where sites were seen in training, {hero['label']} reaches {_interval(again.iloc[0])}."
+        )
+    return " ".join(sentences)
+
+
+def _winner(ranked: pd.DataFrame, hero: pd.Series) -> str:
+    top = ranked[ranked["pooled_auc"].round(2) == ranked["pooled_auc"].round(2).max()]
+    if len(top) > 1:
+        return f"The highest are, equal when rounded, {_names(top['label'].tolist())}."
+    first = top.iloc[0]
+    rival = ranked.iloc[1] if first["variant"] == hero["variant"] else hero
+    apart = first["pooled_auc_low"] > rival["pooled_auc_high"]
+    relation = "lies above" if apart else "overlaps"
+    return (
+        f"The highest is {first['label']}; its 95 % interval {relation} that of {rival['label']}."
+    )
+
+
+def _chance(ranked: pd.DataFrame) -> list[str]:
+    below = ranked[ranked["pooled_auc_low"] <= 0.5]["label"].tolist()
+    if not below:
+        return ["All intervals lie above chance (0.50)."] if len(ranked) > 1 else []
+    return [f"The interval of {_names(below)} does not exclude chance (0.50)."]
+
+
+def _interval(row: pd.Series) -> str:
+    low, high = row["pooled_auc_low"], row["pooled_auc_high"]
+    return f"{row['pooled_auc']:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _names(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

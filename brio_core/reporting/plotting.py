@@ -1,0 +1,113 @@
+"""The look of all figures, and how they are saved: the same data give the same bytes."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.colors import to_rgb
+
+from brio_core.files import atomic
+from brio_core.reporting.results import GROUPS, METHODS
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+PAGE, COLUMN = 7.0, 3.4
+INK, FAINT, GRID = "#222222", "#8a8a8a", "#e6e6e6"
+# Okabe and Ito's colours, which the colour-blind can tell apart.
+GROUP_COLOURS = dict(
+    zip(GROUPS, ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#555555"))
+)
+OTHER_COLOUR = "#CC79A7"
+CLASS_COLOURS = ("#9ecae1", "#0072B2")
+MARKERS = "osD^vPX*<>hp"
+
+matplotlib.rcParams.update(
+    {
+        "font.family": "DejaVu Sans",
+        "font.size": 8,
+        "axes.titlesize": 8.5,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.labelsize": 8,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": FAINT,
+        "axes.linewidth": 0.6,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "xtick.labelsize": 7.5,
+        "ytick.labelsize": 7.5,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "grid.color": GRID,
+        "grid.linewidth": 0.6,
+        "legend.frameon": False,
+        "legend.fontsize": 7.5,
+        "legend.handletextpad": 0.5,
+        "figure.constrained_layout.use": True,
+        "savefig.dpi": 220,
+        "pdf.fonttype": 42,
+    }
+)
+
+
+def group_colour(group: str) -> str:
+    """The colour of a group of methods."""
+    return GROUP_COLOURS.get(group, OTHER_COLOUR)
+
+
+def markers(methods: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """A marker per variant from (variant, method, group): fixed within the group by the paper."""
+    taken: dict[str, set[str]] = {}
+    chosen = {}
+    for variant, method, group in methods:
+        used = taken.setdefault(group, set())
+        start = METHODS.index(method) if method in METHODS else 0
+        order = [MARKERS[(start + i) % len(MARKERS)] for i in range(len(MARKERS))]
+        chosen[variant] = next((m for m in order if m not in used), order[0])
+        used.add(chosen[variant])
+    return chosen
+
+
+def lighter(colour: str, share: float) -> tuple[float, ...]:
+    """A colour mixed with white."""
+    return tuple(1 - (1 - part) * (1 - share) for part in to_rgb(colour))
+
+
+def group_legend(figure: Figure, groups: Sequence[str]) -> None:
+    """Name the colours of the methods' groups below the figure, unless each method has its own."""
+    names = list(dict.fromkeys(groups))
+    if 1 < len(names) < len(groups):
+        handles = [
+            Line2D([], [], marker="o", linestyle="", color=group_colour(name), label=name)
+            for name in names
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(names) > 4 else 4)
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options):
+    """A figure in inches and its axes as a two-dimensional array."""
+    return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, **options)
+
+
+def save(
+    figure: Figure, prefix: str | Path, *, title: str, caption: str, alt: str, section: str
+) -> None:
+    """Write ``prefix.pdf`` and ``prefix.png``.
+
+    The PNG carries title, caption, alternative text and its section of the overview page, so that
+    the page needs to know nothing about a figure. Neither file holds a date or a version.
+    """
+    text = {"Title": title, "Description": caption, "Comment": alt, "Section": section}
+    with atomic(f"{prefix}.pdf") as temporary:
+        nothing = {"Creator": None, "Producer": None, "CreationDate": None}
+        figure.savefig(temporary, format="pdf", metadata={"Title": title} | nothing)
+    with atomic(f"{prefix}.png") as temporary:
+        figure.savefig(temporary, format="png", metadata=text | {"Software": None})
+    plt.close(figure)

@@ -1,0 +1,152 @@
+"""Read what training and the cohort rules have written."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from brio_core.errors import BrioError
+from brio_core.files import read_json
+
+GROUPS = (
+    "General GNNs",
+    "General OOD methods",
+    "Graph OOD methods",
+    "Brain network methods",
+    "Ours",
+    "Linear",
+)
+METHODS = (
+    "gcn", "gat", "gin", "coral", "irm", "gsat", "disc", "cepg", "disco", "brainnettf", "xg-gnn",
+    "agmgc", "fc-hgnn", "brainood", "deci", "core", "brio", "linear-confounds",
+    "linear-correlation", "linear-tangent", "linear-reestimation",
+)  # fmt: skip
+PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
+PREDICTION_COLUMNS = ("subject", "site", "fold", "split", "label", "logit")
+SUMMARY_NUMBERS = (
+    "seeds", "folds", "left_out", "subjects", "sites", "auc_mean", "auc_sd", "auc_low", "auc_high",
+    "acc_mean", "acc_sd", "acc_low", "acc_high", "pooled_auc", "pooled_auc_low",
+    "pooled_auc_high", "seconds_per_epoch", "peak_memory_gb", "parameters",
+)  # fmt: skip
+META_KEYS = (
+    "cohort", "protocol", "variant", "method", "label", "group", "seed", "split_checksum", "folds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training cell: its meta.json and the test rows of its predictions.csv."""
+
+    folder: Path
+    meta: dict
+    test: pd.DataFrame
+
+
+def read_table(
+    path: str | Path, columns: Iterable[str] = (), numbers: Iterable[str] = ()
+) -> pd.DataFrame:
+    """A CSV or TSV as text, with ``numbers`` converted (a site may be called NA or 007)."""
+    separator = "\t" if Path(path).suffix == ".tsv" else ","
+    try:
+        table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise BrioError(f"{path} is not a table ({error}); delete it and run again") from None
+    for column in [*columns, *numbers]:
+        if column not in table.columns:
+            raise BrioError(f"{path} has no column {column!r}; delete it and run again")
+    for column in numbers:
+        text = table[column].replace("n/a", "")
+        table[column] = pd.to_numeric(text, errors="coerce")
+        if (table[column].isna() & (text != "")).any():
+            raise BrioError(f"{path}: column {column!r} holds something that is not a number")
+    return table
+
+
+def read_meta(folder: str | Path) -> dict:
+    """meta.json of a run."""
+    path = Path(folder) / "meta.json"
+    meta = read_json(path)
+    for key in META_KEYS:
+        if key not in meta:
+            raise BrioError(f"{path} has no {key!r}; delete {folder} and run again")
+    return meta
+
+
+def read_run(folder: str | Path) -> Run:
+    """A run with its test predictions, one row per subject."""
+    path = Path(folder) / "predictions.csv"
+    table = read_table(path, PREDICTION_COLUMNS, ("label", "logit"))
+    test = table[table["split"] == "test"].reset_index(drop=True)
+    if test.empty:
+        raise BrioError(f"{path} has no test rows; delete {folder} and run again")
+    if test["subject"].duplicated().any():
+        twice = test["subject"][test["subject"].duplicated()].iloc[0]
+        raise BrioError(f"{path} tests subject {twice} more than once; delete {folder}")
+    if test["logit"].isna().any() or not test["logit"].abs().lt(float("inf")).all():
+        raise BrioError(f"{path} holds logits that are not finite; delete {folder} and run again")
+    return Run(Path(folder), read_meta(folder), test)
+
+
+def read_history(folder: str | Path) -> pd.DataFrame:
+    """history.csv of a run."""
+    numbers = ("epoch", "validation_auc")
+    return read_table(Path(folder) / "history.csv", ("fold",), numbers)
+
+
+def read_summaries(paths: Sequence[str | Path]) -> pd.DataFrame:
+    """All rows of several summary files, in the order of the paper."""
+    columns = ("experiment", "cohort", "protocol", "variant", "method", "label", "group", "device")
+    return in_paper_order(
+        pd.concat([read_table(path, columns, SUMMARY_NUMBERS) for path in paths], ignore_index=True)
+    )
+
+
+def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Sort rows by group and method as the paper does; what it does not know comes last."""
+
+    def position(value: str, known: Sequence[str]) -> int:
+        return known.index(value) if value in known else len(known)
+
+    key = [
+        (position(group, GROUPS), position(method, METHODS), method, variant != method)
+        for group, method, variant in zip(table["group"], table["method"], table["variant"])
+    ]
+    order = sorted(range(len(table)), key=key.__getitem__)
+    return table.iloc[order].reset_index(drop=True)
+
+
+def ordered(values: Iterable[str], first: Sequence[str] = ()) -> list[str]:
+    """Distinct values in order of appearance, those of ``first`` before the others."""
+    distinct = list(dict.fromkeys(values))
+    return [v for v in first if v in distinct] + [v for v in distinct if v not in first]
+
+
+def class_names(dataset: dict) -> tuple[str, str]:
+    """Names of class 0 and class 1, from the task (``patient vs. control``) or the labels."""
+    task = dataset.get("task", "").split(" vs. ")
+    if len(task) == 2:
+        return task[1], task[0]
+    labels = dataset.get("label", {})
+    return str(labels.get("negative", "class 0")), str(labels.get("positive", "class 1"))
+
+
+def cohort_title(datasets: dict, cohort: str) -> str:
+    """What a cohort is called in a heading."""
+    return datasets.get(cohort, {}).get("title", cohort)
+
+
+def protocol_title(protocol: str) -> str:
+    """What a protocol is called in a heading."""
+    return PROTOCOLS.get(protocol, protocol)
+
+
+def datasets_argument(text: str) -> dict:
+    """An argparse type: cohort names and their dataset settings (title, task, label) as JSON."""
+    value = json.loads(text)
+    if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
+        raise ValueError("expected a JSON object of objects")
+    return value

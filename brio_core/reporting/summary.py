@@ -1,0 +1,101 @@
+"""From the runs of one cohort and protocol to one row per variant."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from brio_core.errors import BrioError
+from brio_core.evaluation import FoldScores, score_folds
+from brio_core.intervals import auc_interval, mean_intervals, resampling_weights
+from brio_core.reporting.results import Run, in_paper_order, read_run
+
+IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
+
+
+def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row per variant, and one row per variant and fold."""
+    runs = [read_run(folder) for folder in folders]
+    _check(runs)
+    first = runs[0]
+    subject, fold = first.test["subject"].to_numpy(), first.test["fold"].to_numpy()
+    label = first.test["label"].to_numpy(int)
+    weights = resampling_weights(fold, label, (first.meta["cohort"], first.meta["protocol"]))
+    rows, folds = [], []
+    for variant in dict.fromkeys(run.meta["variant"] for run in runs):
+        seeds = [run for run in runs if run.meta["variant"] == variant]
+        # The rows of every run in the order of the first.
+        logits = np.stack([run.test.set_index("subject")["logit"].loc[subject] for run in seeds])
+        scores = score_folds(fold, label, logits)
+        auc, acc = mean_intervals(fold, label, logits, weights)
+        pooled = auc_interval(label, logits)
+        identity = {key: seeds[0].meta[key] for key in IDENTITY}
+        rows.append(
+            {
+                "experiment": experiment,
+                **identity,
+                "seeds": len(seeds),
+                "folds": int(scores.usable.sum()),
+                "left_out": int((~scores.usable).sum()),
+                "subjects": len(label),
+                "sites": first.test["site"].nunique(),
+                **_mean("auc", scores, auc),
+                **_mean("acc", scores, acc),
+                "pooled_auc": pooled.value,
+                "pooled_auc_low": pooled.low,
+                "pooled_auc_high": pooled.high,
+                **_cost([run.meta for run in seeds]),
+            }
+        )
+        columns = {"n": scores.n, "positives": scores.positives, "auc": scores.auc}
+        folds.append(pd.DataFrame({**identity, "fold": scores.fold, **columns, "acc": scores.acc}))
+    table = pd.DataFrame(rows)
+    table["parameters"] = table["parameters"].astype("Int64")
+    return in_paper_order(table), in_paper_order(pd.concat(folds, ignore_index=True))
+
+
+def _mean(name: str, scores: FoldScores, interval) -> dict:
+    mean, sd = scores.mean_and_sd(name)
+    low, high = interval.low, interval.high
+    return {f"{name}_mean": mean, f"{name}_sd": sd, f"{name}_low": low, f"{name}_high": high}
+
+
+def _cost(metas: list[dict]) -> dict:
+    """Mean time per epoch over folds and seeds, the highest memory, parameters, hardware."""
+    seconds = [fold.get("seconds_per_epoch") for meta in metas for fold in meta["folds"]]
+    seconds = [value for value in seconds if value is not None]
+    memory = [meta["peak_memory_bytes"] for meta in metas if meta.get("peak_memory_bytes")]
+    return {
+        "seconds_per_epoch": float(np.mean(seconds)) if seconds else None,
+        "peak_memory_gb": max(memory) / 1e9 if memory else None,
+        "parameters": metas[0].get("parameters"),
+        "device": "; ".join(dict.fromkeys(str(meta.get("device", "")) for meta in metas)),
+    }
+
+
+def _check(runs: list[Run]) -> None:
+    """Results may stand in one table only if they come from the same folds."""
+    first, seen = runs[0], set()
+    reference = _tested(first)
+    for run in runs:
+        for key in ("cohort", "protocol", "split_checksum"):
+            if run.meta[key] != first.meta[key]:
+                raise BrioError(
+                    f"{run.folder} has the {key} {run.meta[key]!r}, but {first.folder} has "
+                    f"{first.meta[key]!r}; delete the older of the two and run again"
+                )
+        cell = (run.meta["variant"], run.meta["seed"])
+        if cell in seen:
+            raise BrioError(f"{run.folder} repeats variant {cell[0]} with seed {cell[1]}")
+        seen.add(cell)
+        if not _tested(run).equals(reference):
+            raise BrioError(
+                f"{run.folder}/predictions.csv does not test the same subjects in the same folds "
+                f"as {first.folder}/predictions.csv; delete {run.folder} and run again"
+            )
+
+
+def _tested(run: Run) -> pd.DataFrame:
+    columns = ["subject", "site", "fold", "label"]
+    return run.test[columns].sort_values("subject", ignore_index=True)

@@ -1,0 +1,172 @@
+"""What a finished cell leaves behind: predictions, history, models, meta."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core.errors import BrioError
+from brio_core.files import atomic, write_text
+from brio_core.folds import FoldStack
+from brio_core.methods import registry
+from brio_core.methods.base import Method, Settings
+from brio_core.problem import Fold, Problem
+
+MODEL_FORMAT = "brio-models"
+MODEL_VERSION = 1
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """The selected checkpoint of one fold and how it was found."""
+
+    name: str
+    state: dict[str, Tensor]
+    selected_epoch: int
+    validation_auc: float
+    epochs: int
+    history: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Models:
+    """Selected checkpoints of all folds of a cell."""
+
+    method: type[Method]
+    settings: Settings
+    n_rois: int
+    names: tuple[str, ...]
+    n_sites: tuple[int, ...]
+    states: tuple[dict[str, Tensor], ...]
+
+    def module(self, fold: int) -> Method:
+        """The trained module of one fold, in evaluation mode."""
+        module = self.method(self.settings, self.n_rois, self.n_sites[fold])
+        module.load_state_dict(self.states[fold])
+        return module.eval()
+
+    def stack(self, folds: Sequence[int], device: torch.device | str = "cpu") -> FoldStack:
+        """Several folds with equally many training sites as one."""
+        return FoldStack([self.module(fold).to(device) for fold in folds])
+
+
+def write_models(path: Path, problem: Problem, results: Sequence[FoldResult]) -> None:
+    """Write models.pt: tensors and plain values only, so that it loads without pickled code."""
+    content = {
+        "format": MODEL_FORMAT,
+        "version": MODEL_VERSION,
+        "method": problem.method.name,
+        "settings": _plain(problem.settings),
+        "n_rois": problem.cohort.fc.shape[-1],
+        "folds": [result.name for result in results],
+        "n_sites": [problem.n_sites(fold) for fold in problem.folds],
+        "states": [
+            {name: value.cpu().clone() for name, value in result.state.items()}
+            for result in results
+        ],
+    }
+    with atomic(path) as temporary:
+        torch.save(content, temporary)
+
+
+def read_models(path: str | Path) -> Models:
+    """Read models.pt; nothing in it can run code."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        if (content["format"], content["version"]) != (MODEL_FORMAT, MODEL_VERSION):
+            raise ValueError("another format")
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; train the cell first") from None
+    except Exception as error:
+        raise BrioError(
+            f"{path} is not a model file of this version ({type(error).__name__}); "
+            "delete it and train the cell again"
+        ) from None
+    method = registry.find(content["method"])
+    settings = method.Settings.of(content["settings"], str(path))
+    return Models(
+        method,
+        settings,
+        content["n_rois"],
+        tuple(content["folds"]),
+        tuple(content["n_sites"]),
+        tuple(content["states"]),
+    )
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in vars(settings).items()
+    }
+
+
+def write_predictions(
+    path: Path, problem: Problem, logits: Sequence[dict[str, np.ndarray]]
+) -> None:
+    """Write predictions.csv; ``logits`` has one mapping split -> logits per fold."""
+    rows = []
+    for fold, values in zip(problem.folds, logits):
+        for split in ("validation", "test"):
+            members: np.ndarray = getattr(fold, split)
+            for row, logit in zip(members, values[split]):
+                rows.append(
+                    (
+                        problem.cohort.subjects[row],
+                        problem.cohort.site[row],
+                        fold.name,
+                        split,
+                        problem.label[row],
+                        f"{logit:.9g}",
+                    )
+                )
+    write_text(path, _csv(("subject", "site", "fold", "split", "label", "logit"), rows))
+
+
+def write_history(path: Path, results: Sequence[FoldResult]) -> None:
+    """Write history.csv: one row per fold and epoch."""
+    extra = [name for name in results[0].history[0] if name != "validation_auc"]
+    names = ["validation_auc", *extra]
+    rows = [
+        (result.name, epoch, *(f"{record[name]:.9g}" for name in names))
+        for result in results
+        for epoch, record in enumerate(result.history[: result.epochs], start=1)
+    ]
+    write_text(path, _csv(("fold", "epoch", *names), rows))
+
+
+def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, np.ndarray]:
+    """Logits of the validation and test subjects of a fold by its selected checkpoint."""
+    module = problem.method(
+        problem.settings, problem.cohort.fc.shape[-1], problem.n_sites(fold)
+    ).to(problem.device)
+    module.load_state_dict(result.state)
+    return {
+        split: predict_rows(module.eval(), problem.inputs, getattr(fold, split))
+        for split in ("validation", "test")
+    }
+
+
+@torch.no_grad()
+def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) -> np.ndarray:
+    """Logits of some subjects, a bounded number at a time."""
+    parts = []
+    for start in range(0, len(rows), 256):
+        index = torch.as_tensor(rows[start : start + 256])
+        chosen = {name: value[index.to(value.device)] for name, value in inputs.items()}
+        parts.append(module.logits(module.features(chosen)).double().cpu().numpy())
+    return np.concatenate(parts) if parts else np.zeros(0)

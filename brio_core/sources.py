@@ -1,0 +1,170 @@
+"""The training scans of several folds and their re-estimates, for what happens between steps.
+
+Folds with the same block length share re-estimates, because the resampled frames are keyed by
+subject and not by fold. A chunk is handed out only with the folds that train on its subjects.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core.cohort import Cohort
+from brio_core.resampling import (
+    block_multiplicities,
+    clipped_block_length,
+    reestimated_connectivity,
+    resampling_keys,
+    round_half_up,
+)
+
+if TYPE_CHECKING:
+    from brio_core.folds import FoldStack
+    from brio_core.problem import Problem
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Re-estimated FC (n, K, P, P) of the subjects in ``rows``, which train in ``folds``."""
+
+    rows: Tensor
+    folds: Tensor
+    fc: Tensor
+
+
+class Scans:
+    """Standardised series of a whole cohort on the device, re-estimated on demand."""
+
+    def __init__(self, cohort: Cohort, device: torch.device, seed: int) -> None:
+        self.cohort = cohort
+        self.device = device
+        self.seed = seed
+        self.bold = torch.as_tensor(cohort.padded_bold, device=device)
+        self.frames = torch.as_tensor(cohort.series.frames, device=device)
+
+    def reestimate(
+        self, rows: np.ndarray, block_length: int, refresh: int, n_resamples: int
+    ) -> Tensor:
+        """``n_resamples`` FC re-estimates of every subject in ``rows``, Eq. (fc_reestimation)."""
+        index = torch.as_tensor(rows, device=self.device)
+        subjects = [self.cohort.subjects[row] for row in rows]
+        keys = resampling_keys(
+            self.cohort.name, subjects, self.seed, block_length, refresh, n_resamples
+        ).to(self.device)
+        frames = self.frames[index]
+        lengths = clipped_block_length(block_length, frames)
+        weights = block_multiplicities(frames, lengths, keys, self.bold.shape[1])
+        return reestimated_connectivity(self.bold[index], weights)
+
+
+class Sources:
+    """What :meth:`GradientMethod.before_step` may use: training subjects of the stacked folds.
+
+    ``rows``, ``site`` and ``label`` are (F, W); a fold with fewer subjects is padded with site -1.
+    """
+
+    def __init__(
+        self,
+        problem: "Problem",
+        train: Sequence[np.ndarray],
+        block_lengths: Sequence[float],
+        features: "FeatureStore",
+    ) -> None:
+        self._problem = problem
+        self._train = train
+        self._block_lengths = block_lengths
+        self._features = features
+        width = max(len(rows) for rows in train)
+        rows = np.zeros((len(train), width), np.int64)
+        site = np.full((len(train), width), -1)
+        for fold, members in enumerate(train):
+            rows[fold, : len(members)] = members
+            numbers = np.unique(problem.cohort.site[members], return_inverse=True)[1]
+            site[fold, : len(members)] = numbers
+        self.rows = torch.as_tensor(rows, device=problem.device)
+        self.site = torch.as_tensor(site, device=problem.device)
+        self.label = torch.as_tensor(problem.label[rows], device=problem.device)
+        self.n_subjects = len(problem.cohort.subjects)
+
+    def full_scans(self, graphs: int) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """Rows (F, n) and full-scan features of all folds' training subjects, n at a time."""
+        for rows in self.rows.split(graphs, dim=1):
+            yield rows, self._features.gather(rows)
+
+    def reestimates(
+        self, n_resamples: int, refresh: int, scale: float, graphs: int
+    ) -> Iterator[Chunk]:
+        """All training subjects of all folds, ``graphs`` re-estimates at a time.
+
+        ``scale`` multiplies the folds' estimated block lengths before rounding and clipping.
+        """
+        lengths = np.array([round_half_up(scale * length) for length in self._block_lengths])
+        member = np.zeros((self.n_subjects, len(self._train)), bool)
+        for fold, rows in enumerate(self._train):
+            member[rows, fold] = True
+        for length in np.unique(lengths):
+            here = member & (lengths == length)
+            patterns, inverse = np.unique(here, axis=0, return_inverse=True)
+            for number, pattern in enumerate(patterns):
+                if not pattern.any():
+                    continue
+                rows = np.flatnonzero(inverse == number)
+                folds = torch.as_tensor(np.flatnonzero(pattern), device=self._problem.device)
+                step = max(1, graphs // n_resamples)
+                for start in range(0, len(rows), step):
+                    part = rows[start : start + step]
+                    fc = self._problem.scans.reestimate(part, int(length), refresh, n_resamples)
+                    yield Chunk(torch.as_tensor(part, device=fc.device), folds, fc)
+
+
+class FeatureStore:
+    """Features of every subject under every fold, kept on the device where they fit.
+
+    ``shared`` features do not depend on the fold and are kept once. What does not fit is computed
+    from FC each time it is asked for: slower, the same numbers.
+    """
+
+    def __init__(
+        self, stack: "FoldStack", inputs: dict[str, Tensor], shared: bool, budget: int
+    ) -> None:
+        self._stack = stack
+        self._inputs = inputs
+        self._shared = shared
+        self._cache: dict[str, Tensor] | None = None
+        count = next(iter(inputs.values())).shape[0]
+        probe = self._compute(torch.zeros((len(stack), 1), dtype=torch.int64, device=stack.device))
+        per_subject = sum(value[0].nbytes for value in probe.values())
+        self.bytes = count * per_subject * (1 if shared else len(stack))
+        if self.bytes <= budget:
+            self._cache = self._fill(probe, count)
+
+    def _compute(self, index: Tensor) -> dict[str, Tensor]:
+        chosen = {name: value[index] for name, value in self._inputs.items()}
+        return self._stack.call("features", chosen)
+
+    def _fill(self, probe: dict[str, Tensor], count: int) -> dict[str, Tensor]:
+        folds = 1 if self._shared else len(self._stack)
+        cache = {
+            name: value.new_empty((folds, count, *value.shape[2:])) for name, value in probe.items()
+        }
+        step = 32
+        for start in range(0, count, step):
+            rows = torch.arange(start, min(start + step, count), device=self._stack.device)
+            part = {name: value[rows] for name, value in self._inputs.items()}
+            chosen = torch.zeros(1, dtype=torch.int64, device=rows.device) if self._shared else None
+            computed = self._stack.call("features", part, shared=True, folds=chosen)
+            for name, value in computed.items():
+                cache[name][:, rows] = value
+        return cache
+
+    def gather(self, index: Tensor) -> dict[str, Tensor]:
+        """Features of subjects ``index`` (F, B), with a leading fold axis."""
+        if self._cache is None:
+            return self._compute(index)
+        if self._shared:
+            return {name: value[0][index] for name, value in self._cache.items()}
+        fold = torch.arange(len(index), device=index.device)[:, None]
+        return {name: value[fold, index] for name, value in self._cache.items()}

@@ -1,0 +1,182 @@
+"""Train one cell: all folds of a cohort, protocol, variant and seed, in one process."""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from brio_core.errors import BrioError
+from brio_core.files import atomic
+from brio_core.gradient import GradientFit
+from brio_core.methods.base import PathMethod
+from brio_core.path import fit_path
+from brio_core.problem import Fold, Problem
+from brio_core.results import FoldResult
+
+
+def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
+    """``cuda`` where there is one; the CPU only if it was asked for or allowed."""
+    if wanted == "cpu":
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if wanted == "auto" and allow_cpu:
+        return torch.device("cpu")
+    raise BrioError(
+        "no CUDA device was found; set 'device: cpu' or 'allow_cpu: true' in the configuration "
+        "to train on the CPU"
+    )
+
+
+def make_deterministic(device: torch.device, precision: str) -> None:
+    """Same input, same bytes: deterministic kernels; TF32 only if the settings say so."""
+    torch.use_deterministic_algorithms(True)
+    # No result depends on memory that was never written; filling it costs a tenth of a step.
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = False
+        torch.cuda.reset_peak_memory_stats()
+
+
+class Checkpoints:
+    """Unfinished work of a cell, kept beside its results and removed when they are written."""
+
+    def __init__(self, folder: Path, fingerprint: str, seconds: float) -> None:
+        self.folder = folder
+        self._fingerprint = fingerprint
+        self._seconds = seconds
+        self._last = time.monotonic()
+
+    def _path(self, names: list[str]) -> Path:
+        digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+        return self.folder / f"{digest}.pt"
+
+    def save(self, names: list[str], content: dict, always: bool = False) -> None:
+        """Write what a group of folds has reached, if enough time has passed since the last."""
+        now = time.monotonic()
+        if not always and now - self._last < self._seconds:
+            return
+        self._last = now
+        with atomic(self._path(names)) as temporary:
+            torch.save({"fingerprint": self._fingerprint, **content}, temporary)
+
+    def load(self, names: list[str], device: torch.device) -> dict | None:
+        """What an earlier run of the very same cell has left for these folds."""
+        try:
+            content = torch.load(self._path(names), map_location=device, weights_only=True)
+        except Exception:
+            # Absent, truncated or foreign: training anew is always right.
+            return None
+        return content if content.get("fingerprint") == self._fingerprint else None
+
+    def remove(self) -> None:
+        """Delete the folder of unfinished work."""
+        for path in self.folder.glob("*.pt"):
+            path.unlink()
+        if self.folder.is_dir():
+            self.folder.rmdir()
+
+
+def fingerprint(problem: Problem, split: dict, code: str) -> str:
+    """Two runs may continue each other only if all of this is equal."""
+    parts = {
+        "split": split["checksum"],
+        "method": problem.method.name,
+        "settings": asdict(problem.settings),
+        "variant": problem.variant,
+        "seed": problem.seed,
+        "device": problem.device.type,
+        "torch": torch.__version__,
+        "code": code,
+        "fc": hashlib.sha256(problem.cohort.fc.tobytes()).hexdigest(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def train(problem: Problem, checkpoints: Checkpoints, group_size: int | None) -> list[FoldResult]:
+    """Fit every fold; results come in the order of the split file."""
+    if issubclass(problem.method, PathMethod):
+        return [_fit_path(problem, fold, checkpoints) for fold in problem.folds]
+    results: dict[str, FoldResult] = {}
+    for group in _groups(problem, group_size):
+        for result in _train_group(problem, group, checkpoints):
+            results[result.name] = result
+    return [results[fold.name] for fold in problem.folds]
+
+
+def _fit_path(problem: Problem, fold: Fold, checkpoints: Checkpoints) -> FoldResult:
+    done = checkpoints.load([fold.name], problem.device)
+    if done is None:
+        result = fit_path(problem, fold)
+        checkpoints.save([fold.name], {"result": vars(result)}, always=True)
+        return result
+    return FoldResult(**done["result"])
+
+
+def _groups(problem: Problem, group_size: int | None) -> Iterator[list[Fold]]:
+    # Only folds with equally many training sites have equal shapes.
+    by_sites: dict[int, list[Fold]] = {}
+    for fold in problem.folds:
+        by_sites.setdefault(problem.n_sites(fold), []).append(fold)
+    for folds in by_sites.values():
+        size = group_size or len(folds)
+        for start in range(0, len(folds), size):
+            yield folds[start : start + size]
+
+
+def _train_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) -> list[FoldResult]:
+    try:
+        return _run_group(problem, group, checkpoints)
+    except torch.cuda.OutOfMemoryError:
+        if len(group) == 1:
+            raise BrioError(
+                f"fold {group[0].name!r} alone does not fit into the memory of "
+                f"{torch.cuda.get_device_name()}; use a larger GPU or smaller settings"
+            ) from None
+    # Outside the handler, so that the failed attempt's tensors are free.
+    torch.cuda.empty_cache()
+    half = (len(group) + 1) // 2
+    print(f"out of GPU memory: {half} folds at a time instead of {len(group)}", file=sys.stderr)
+    return [
+        result
+        for part in (group[:half], group[half:])
+        for result in _train_group(problem, part, checkpoints)
+    ]
+
+
+def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) -> list[FoldResult]:
+    names = [fold.name for fold in group]
+    fit = GradientFit(problem, group, _memory_budget(problem.device))
+    left = checkpoints.load(names, problem.device)
+    if left is not None:
+        fit.restore(left)
+        print(f"continuing after epoch {fit.epoch}", file=sys.stderr)
+    title = f"{problem.variant} seed {problem.seed}, {len(group)} folds"
+    fit.run(lambda fit: checkpoints.save(names, fit.snapshot()), title)
+    checkpoints.save(names, fit.snapshot(), always=True)
+    return [
+        FoldResult(
+            fold.name,
+            {name: value[index] for name, value in fit.best.items()},
+            int(fit.best_epoch[index]),
+            float(fit.best_auc[index]),
+            int(fit.last_epoch[index]),
+            [{name: row[index] for name, row in epoch.items()} for epoch in fit.history],
+        )
+        for index, fold in enumerate(group)
+    ]
+
+
+def _memory_budget(device: torch.device) -> int:
+    """Bytes that cached features may take: about half of what is free."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info()[0] // 2
+    import os
+
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -1,0 +1,148 @@
+"""Optimal transport: the balanced assignment and the debiased Sinkhorn divergence.
+
+All measures are uniform. Everything is batched over leading dimensions, works in the log domain,
+has no data-dependent control flow and so runs inside ``torch.func`` transforms and CUDA graphs.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
+    """The shared assignment Pi (Eq. shared_assignment) from final logits (..., J, P).
+
+    Log-domain Sinkhorn towards row masses 1/J and column masses 1/P. Columns are scaled last, so
+    what the iterations leave is an error of the rows: see :func:`marginal_error`.
+    """
+    n_rows, n_columns = similarity.shape[-2:]
+    row = torch.zeros_like(similarity[..., 0])
+    column = torch.zeros_like(similarity[..., 0, :])
+    for _ in range(iterations):
+        row = (similarity - column[..., None, :]).logsumexp(-1) + math.log(n_rows)
+        column = (similarity - row[..., None]).logsumexp(-2) + math.log(n_columns)
+    return (similarity - row[..., None] - column[..., None, :]).exp()
+
+
+def marginal_error(plan: Tensor) -> Tensor:
+    """Largest relative deviation of a row or column mass from uniform, (...)."""
+    n_rows, n_columns = plan.shape[-2:]
+    rows = (plan.sum(-1) * n_rows - 1).abs().amax(-1)
+    columns = (plan.sum(-2) * n_columns - 1).abs().amax(-1)
+    return torch.maximum(rows, columns)
+
+
+class Transport(NamedTuple):
+    """What Sinkhorn iterations leave behind for costs (..., n, m); nothing carries a gradient."""
+
+    phi: Tensor
+    psi: Tensor
+    plan: Tensor
+    entropy: Tensor
+    """The dual value less <plan, cost>: epsilon KL(plan || uniform) at convergence."""
+
+
+def _negative_potentials(scaled: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+    # Eq. app_sinkhorn_log_updates for potentials over -epsilon and scaled = -cost / epsilon.
+    n, m = scaled.shape[-2:]
+    to_rows, to_columns = scaled - math.log(m), scaled - math.log(n)
+    psi = torch.zeros_like(scaled[..., 0, :])
+    phi = torch.zeros_like(scaled[..., 0])
+    for _ in range(iterations):
+        phi = (to_rows - psi[..., None, :]).logsumexp(-1)
+        psi = (to_columns - phi[..., None]).logsumexp(-2)
+    return phi, psi
+
+
+def _symmetric_negative_potential(scaled: Tensor, iterations: int) -> Tensor:
+    # Averaging with the old potential keeps the symmetric fixed point and ends its oscillation.
+    scaled = scaled - math.log(scaled.shape[-1])
+    phi = torch.zeros_like(scaled[..., 0])
+    for _ in range(iterations):
+        phi = (phi + (scaled - phi[..., None, :]).logsumexp(-1)) / 2
+    return phi
+
+
+def solve_plain(cost: Tensor, epsilon: float, iterations: int, symmetric: bool) -> Transport:
+    """:func:`solve` in torch operations, for any device, dtype and size."""
+    scaled = cost / -epsilon
+    if symmetric:
+        phi = psi = _symmetric_negative_potential(scaled, iterations)
+    else:
+        phi, psi = _negative_potentials(scaled, iterations)
+    n, m = cost.shape[-2:]
+    logarithm = scaled - phi[..., None] - psi[..., None, :]
+    plan = logarithm.exp() / (n * m)
+    # Eq. app_sinkhorn_dual bounds the value from below for any potentials, converged or not.
+    phi, psi = phi * -epsilon, psi * -epsilon
+    dual = phi.mean(-1) + psi.mean(-1) + epsilon * (1 - plan.sum((-2, -1)))
+    return Transport(phi, psi, plan, dual - (plan * cost).sum((-2, -1)))
+
+
+def solve(cost: Tensor, epsilon: float, iterations: int, symmetric: bool = False) -> Transport:
+    """Run Sinkhorn iterations on detached costs: one fused kernel on CUDA, plain torch elsewhere.
+
+    ``symmetric`` costs get the averaged update with one potential for both sides.
+    """
+    cost = cost.detach()
+    with torch.no_grad():
+        if cost.is_cuda and cost.dtype == torch.float32:
+            from brio_core.kernels import sinkhorn as fused
+
+            if fused.fits(cost):
+                return Transport(*fused.solve(cost, epsilon, iterations, symmetric))
+        return solve_plain(cost, epsilon, iterations, symmetric)
+
+
+def sinkhorn_potentials(
+    cost: Tensor, epsilon: float, iterations: int = 50
+) -> tuple[Tensor, Tensor]:
+    """Dual potentials phi (..., n) and psi (..., m) of costs (..., n, m), without gradient."""
+    result = solve(cost, epsilon, iterations)
+    return result.phi, result.psi
+
+
+def transport_cost(cost: Tensor, epsilon: float, iterations: int = 50) -> Tensor:
+    """OT_epsilon (Eq. app_sinkhorn_regularized_ot) of costs (..., n, m).
+
+    By the envelope theorem the gradient with respect to the cost is the plan.
+    """
+    result = solve(cost, epsilon, iterations)
+    return result.entropy + (result.plan * cost).sum((-2, -1))
+
+
+def self_transport_cost(cost: Tensor, epsilon: float, iterations: int = 50) -> Tensor:
+    """OT_epsilon of a measure with itself, from symmetric costs (..., n, n)."""
+    result = solve(cost, epsilon, iterations, symmetric=True)
+    return result.entropy + (result.plan * cost).sum((-2, -1))
+
+
+def squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    """Squared Euclidean distances (..., n, m) of points (..., n, d) and (..., m, d)."""
+    return x.square().sum(-1)[..., None] + y.square().sum(-1)[..., None, :] - 2 * x @ y.mT
+
+
+def sinkhorn_divergence(x: Tensor, y: Tensor, epsilon: float, iterations: int = 50) -> Tensor:
+    """Debiased Sinkhorn divergence (Eq. app_sinkhorn_divergence) with squared Euclidean cost.
+
+    Parameters
+    ----------
+    x, y : (..., n, d) and (..., m, d)
+        Points with uniform weights.
+
+    Returns
+    -------
+    (...)
+        Differentiable in both; the potentials are held (envelope theorem).
+    """
+    # Distances do not change under a common shift, and rounding is least around the centre.
+    centre = (x.mean(-2, keepdim=True) + y.mean(-2, keepdim=True)).detach() / 2
+    x, y = x - centre, y - centre
+    cross = transport_cost(squared_distances(x, y), epsilon, iterations)
+    # Measures of one size share one call.
+    measures = [torch.stack([x, y])] if x.shape == y.shape else [x, y]
+    own = [self_transport_cost(squared_distances(z, z), epsilon, iterations) for z in measures]
+    own = own[0].sum(0) if len(own) == 1 else own[0] + own[1]
+    return cross - own / 2

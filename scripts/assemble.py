@@ -1,0 +1,56 @@
+"""Decide who is kept and write participants.tsv, inclusion.tsv and series.h5 of a cohort."""
+
+import argparse
+import sys
+
+from brio_core.cli import json_argument, run
+
+
+def main() -> None:
+    """Apply the exclusion rules to all parts and write the kept scans in the order of the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", type=json_argument, required=True, help="the dataset as JSON")
+    parser.add_argument("--data-dir", required=True, help="the folder of all cohorts")
+    parser.add_argument("--candidates", required=True, help="candidates.tsv")
+    parser.add_argument("--parts", nargs="+", required=True, help="what extract wrote")
+    parser.add_argument("--on-bad-subject", choices=("exclude", "stop"), default="exclude")
+    parser.add_argument("--participants", required=True, help="participants.tsv to write")
+    parser.add_argument("--inclusion", required=True, help="inclusion.tsv to write")
+    parser.add_argument("--series", required=True, help="series.h5 to write")
+    arguments = parser.parse_args()
+
+    from brio_core import __version__
+    from brio_core.cohort import PARTICIPANT_COLUMNS, write_series
+    from brio_core.imaging import inclusion
+    from brio_core.imaging.candidates import read_candidates
+    from brio_core.imaging.parts import Parts
+    from brio_core.imaging.sources import open_source
+    from brio_core.imaging.tables import write_table
+
+    dataset = arguments.dataset
+    cohort = dataset["cohort"]
+    source = open_source(dataset, arguments.data_dir)
+    candidates = read_candidates(arguments.candidates)
+    parts = Parts(arguments.parts)
+    outcomes = [parts.outcome(candidate["subject"]) for candidate in candidates]
+    reasons = inclusion.exclusion_reasons(candidates, outcomes, inclusion.Rules.of(dataset))
+
+    print(inclusion.summary(candidates, reasons, cohort), file=sys.stderr)
+    if arguments.on_bad_subject == "stop":
+        inclusion.stop_if_bad(reasons, cohort)
+    inclusion.check_enough(candidates, reasons, cohort)
+
+    kept = [candidate for candidate in candidates if not reasons[candidate["subject"]]]
+    kept.sort(key=lambda candidate: (candidate["site"], candidate["subject"]))
+    subjects = [candidate["subject"] for candidate in kept]
+    named = (o.names for o in outcomes if o.names and not reasons[o.subject])
+    names = next(named, ())
+    provenance = {"brio": __version__, "dataset": dataset, **source.provenance()}
+    write_series(arguments.series, subjects, parts.series(subjects), source.rois(names), provenance)
+    rows = inclusion.inclusion_rows(candidates, outcomes, reasons)
+    write_table(arguments.inclusion, inclusion.COLUMNS, rows)
+    write_table(arguments.participants, PARTICIPANT_COLUMNS, kept)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,80 @@
+"""Estimate the block length of every fold from its training subjects."""
+
+import argparse
+from pathlib import Path
+
+from brio_core.cli import json_argument, run
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--series", type=Path, required=True)
+    parser.add_argument("--participants", type=Path, required=True)
+    parser.add_argument("--split", type=Path, required=True)
+    parser.add_argument(
+        "--settings", type=json_argument, required=True,
+        help="JSON object: threshold, max_lag, subjects, rois, products, quantile",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, required=True)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse()
+    import numpy as np
+    import pandas as pd
+
+    from brio_core.cohort import read_participants, read_series
+    from brio_core.errors import BrioError
+    from brio_core.files import read_json, write_json
+    from brio_core.randomness import torch_generator
+    from brio_core.resampling import estimate_block_length, round_half_up
+
+    series = read_series(arguments.series)
+    table = read_participants(arguments.participants)
+    split = read_json(arguments.split)
+    if not list(series.subjects) == split["subjects"] == table["subject"].tolist():
+        raise BrioError(
+            f"{arguments.series}, {arguments.participants} and {arguments.split} list different "
+            "subjects; run the workflow again so that they are made from the same cohort"
+        )
+    site = np.unique(split["site"], return_inverse=True)[1]
+    label = np.asarray(split["label"])
+    repetition_time = pd.to_numeric(table["tr"], errors="coerce").to_numpy()
+
+    folds = []
+    for fold in split["folds"]:
+        train = np.asarray(fold["train"])
+        estimate = estimate_block_length(
+            [series.scan(index) for index in train],
+            site[train],
+            label[train],
+            **arguments.settings,
+            generator=torch_generator(split["cohort"], fold["name"], "block-length"),
+        )
+        block_length = round_half_up(estimate)
+        known = repetition_time[train][np.isfinite(repetition_time[train])]
+        seconds = block_length * float(np.median(known)) if len(known) else None
+        folds.append(
+            {
+                "name": fold["name"],
+                "estimate": estimate,
+                "block_length": block_length,
+                "seconds": seconds,
+            }
+        )
+        print(f"{fold['name']}: estimate {estimate:g}, blocks of {block_length} frames")
+    write_json(
+        arguments.out,
+        {
+            "cohort": split["cohort"],
+            "protocol": split["protocol"],
+            "split_checksum": split["checksum"],
+            "settings": arguments.settings,
+            "folds": folds,
+        },
+    )
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,34 @@
+"""Assign the subjects of a cohort to training, validation and test, fold by fold."""
+
+import argparse
+from pathlib import Path
+
+from brio_core.cli import run
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--participants", type=Path, required=True)
+    parser.add_argument("--cohort", required=True)
+    parser.add_argument("--protocol", required=True, help="loso, id or loso-permuted-<number>")
+    parser.add_argument("--split-seed", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse()
+    from brio_core.cohort import read_participants
+    from brio_core.files import write_json
+    from brio_core.splits import make_split
+
+    table = read_participants(arguments.participants)
+    split = make_split(table, arguments.cohort, arguments.protocol, arguments.split_seed)
+    write_json(arguments.out, split)
+    for fold in split["folds"]:
+        sizes = ", ".join(f"{len(fold[part])} {part}" for part in ("train", "validation", "test"))
+        print(f"{fold['name']}: {sizes}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,26 @@
+"""Scores of the runs of one cohort and protocol: one row per variant, with 95 % intervals."""
+
+import argparse
+
+from brio_core import cli
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", nargs="+", required=True, metavar="DIR", help="run folders")
+    parser.add_argument("--experiment", required=True, help="name written to each row")
+    parser.add_argument("--out", required=True, help="CSV, one row per variant")
+    parser.add_argument("--sites", help="CSV, one row per variant and test fold")
+    arguments = parser.parse_args()
+
+    from brio_core.files import write_text
+    from brio_core.reporting.summary import summarise
+
+    rows, folds = summarise(arguments.runs, arguments.experiment)
+    if arguments.sites:
+        write_text(arguments.sites, folds.to_csv(index=False))
+    write_text(arguments.out, rows.to_csv(index=False))
+
+
+if __name__ == "__main__":
+    cli.run(main)

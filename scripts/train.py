@@ -1,0 +1,54 @@
+"""Train one cell (cohort, protocol, variant, seed): all folds, in one process."""
+
+import argparse
+import os
+from pathlib import Path
+
+from brio_core.cli import json_argument, run
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cohort-dir", type=Path, required=True)
+    parser.add_argument("--split", type=Path, required=True)
+    parser.add_argument("--block-length", type=Path, required=True)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--params", type=json_argument, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--out-dir", type=Path, required=True)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--allow-cpu", action="store_true", help="use the CPU if there is no GPU")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--group-size", type=int, help="folds trained together (default: all)")
+    parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
+    parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse()
+    # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    import torch
+
+    torch.set_num_threads(arguments.threads)
+    from brio_core.cell import run_cell
+
+    run_cell(
+        arguments.cohort_dir,
+        arguments.split,
+        arguments.block_length,
+        arguments.variant,
+        arguments.params,
+        arguments.seed,
+        arguments.out_dir,
+        device=arguments.device,
+        allow_cpu=arguments.allow_cpu,
+        group_size=arguments.group_size,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        code=arguments.code,
+    )
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,112 @@
+"""Small cohorts in memory, for tests that need no files."""
+
+import numpy as np
+import pandas as pd
+import torch
+
+from brio_core.cohort import Cohort, Rois, Series
+from brio_core.connectivity import fisher_z_connectivity
+from brio_core.problem import Problem, read_folds
+from brio_core.splits import make_split
+
+TRAINING = {
+    "epochs": 6,
+    "patience": 0,
+    "first_epoch": 3,
+    "sampler": "shuffled",
+    "batch_size": 16,
+    "subjects_per_cell": 2,
+    "learning_rate": 3e-3,
+    "weight_decay": 1e-4,
+    "precision": "float32",
+}
+SETTINGS = {
+    "gcn": {
+        **TRAINING,
+        "hidden": 8,
+        "layers": 2,
+        "dropout": 0.5,
+        "density": 0.2,
+        "edge_weight": "abs",
+    },
+    "brio": {
+        **TRAINING,
+        "sampler": "balanced",
+        "density": 0.2,
+        "roi_dim": 4,
+        "hidden": 8,
+        "layers": 2,
+        "factors": 2,
+        "total_factor_dim": 8,
+        "assignment_dim": 4,
+        "temperature": 0.1,
+        "assignment_iterations": 60,
+        "reestimates": 3,
+        "refresh_interval": 4,
+        "warmup_epochs": 2,
+        "epsilon": 0.1,
+        "sinkhorn_iterations": 20,
+        "lambda_env": 1.0,
+        "stabiliser": 1e-8,
+        "block_length_scale": 1.0,
+        "without": "none",
+    },
+    "linear-correlation": {"penalties": [1e-3, 1e-1, 10.0]},
+}
+
+
+def make_cohort(
+    n_sites: int = 6, per_class: int = 4, n_rois: int = 10, effect: float = 0.5, seed: int = 0
+) -> tuple[Cohort, pd.DataFrame]:
+    """Autocorrelated scans of unequal length; the classes differ in one edge at every site."""
+    generator = np.random.default_rng(seed)
+    rows, scans = [], []
+    for site in range(n_sites):
+        for label in (0, 1):
+            for number in range(per_class):
+                frames = int(generator.integers(50, 80))
+                noise = generator.standard_normal((frames, n_rois))
+                for frame in range(1, frames):
+                    noise[frame] += 0.5 * noise[frame - 1]
+                noise[:, 1] += (effect if label else -effect) * noise[:, 0]
+                noise[:, 3] += (0.2 * site) * noise[:, 2]
+                scans.append(noise.astype(np.float32))
+                rows.append((f"s{site}c{label}n{number}", f"site{site}", label))
+    table = pd.DataFrame(rows, columns=["subject", "site", "label"]).assign(group="n/a")
+    series = Series(
+        tuple(table["subject"]),
+        np.concatenate(scans),
+        np.cumsum([0] + [len(scan) for scan in scans]),
+        Rois.named(f"roi{index}" for index in range(n_rois)),
+        {},
+    )
+    fc = np.stack([fisher_z_connectivity(scan) for scan in scans]).astype(np.float32)
+    covariates = generator.standard_normal((len(table), 3)).astype(np.float32)
+    return Cohort("toy", series.subjects, table["site"].to_numpy(), fc, series, covariates), table
+
+
+def make_problem(
+    name: str,
+    cohort: Cohort | None = None,
+    table: pd.DataFrame | None = None,
+    protocol: str = "loso",
+    folds: slice = slice(None),
+    variant: str | None = None,
+    seed: int = 0,
+    **overrides: object,
+) -> tuple[Problem, dict]:
+    """A cell of a toy cohort for a method, with small settings."""
+    from brio_core.methods import registry
+
+    if cohort is None:
+        cohort, table = make_cohort()
+    split = make_split(table, cohort.name, protocol, 0)
+    lengths = {
+        "split_checksum": split["checksum"],
+        "folds": [{"name": fold["name"], "estimate": 4.0} for fold in split["folds"]],
+    }
+    method = registry.find(name)
+    settings = method.Settings.of({**SETTINGS[name], **overrides}, name)
+    chosen = read_folds(cohort, split, lengths)[folds]
+    device = torch.device("cpu")
+    return Problem(cohort, split, chosen, method, settings, variant or name, seed, device), split

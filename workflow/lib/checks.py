@@ -1,0 +1,92 @@
+"""Mistakes that a schema cannot see, because they lie between two files."""
+
+from typing import TYPE_CHECKING
+
+from workflow.lib.cells import experiment_cells
+from workflow.lib.files import ConfigurationError, find, names, shown
+from workflow.lib.schema import suggestion
+
+if TYPE_CHECKING:
+    from workflow.lib.configuration import Configuration
+
+# Targets and rules that an experiment, which is a target itself, must not be called like.
+RESERVED = frozenset(
+    "all demo tables figures overview paper make_demo candidates extract assemble connect split "
+    "blocklength train diagnose summarise table figure".split()
+)
+
+
+def check_methods(configuration: "Configuration") -> None:
+    """Presets and variants may change only what ``presets.common`` states."""
+    owner = {name: name for name in configuration.methods}
+    for name, method in configuration.methods.items():
+        where = shown(find("methods", name))
+        common = method["presets"]["common"]
+        for preset, values in method["presets"].items():
+            _check_settings(values, common, f"{where}: presets.{preset}")
+        for variant, change in method["variants"].items():
+            _check_settings(change["settings"], common, f"{where}: variants.{variant}.settings")
+            if variant in owner:
+                raise ConfigurationError(
+                    f"{where}: variant {variant!r} is also defined by method {owner[variant]!r}"
+                )
+            owner[variant] = name
+
+
+def check_overrides(configuration: "Configuration", where: str) -> None:
+    """Overrides must name a method and settings that it has."""
+    commons = {name: method["presets"]["common"] for name, method in configuration.methods.items()}
+    for method, values in configuration.settings["overrides"].items():
+        if method == "all":
+            common = {key: value for each in commons.values() for key, value in each.items()}
+        elif method in commons:
+            common = commons[method]
+        else:
+            raise ConfigurationError(
+                f"{where}: unknown method {method!r} in 'overrides'{suggestion(method, commons)}"
+            )
+        _check_settings(values, common, f"{where}: overrides.{method}")
+
+
+def _check_settings(values: dict, common: dict, where: str) -> None:
+    for key, value in values.items():
+        if key not in common:
+            raise ConfigurationError(f"{where}: unknown setting {key!r}{suggestion(key, common)}")
+        wanted = type(common[key])
+        if type(value) is not wanted and not (wanted is float and type(value) is int):
+            hint = "; with an exponent it needs a point: 1.0e-4" if wanted is float else ""
+            raise ConfigurationError(
+                f"{where}: {key!r} must be like {common[key]!r}, not {value!r}{hint}"
+            )
+
+
+def check_experiments(configuration: "Configuration", where: str) -> None:
+    """Experiments must name known things, have outputs of their own, and cells to run."""
+    owner: dict[tuple[str, str], str] = {}
+    for name, experiment in configuration.experiments.items():
+        place = shown(find("experiments", name))
+        if name in RESERVED:
+            raise ConfigurationError(f"{place}: {name!r} is the name of a rule; rename the file")
+        for entry in experiment["cells"]:
+            _check_words(entry["variants"], configuration.variants, f"{place}: unknown variant")
+            _check_words(entry["cohorts"], names("datasets"), f"{place}: unknown cohort")
+        for kind, items in experiment["outputs"].items():
+            for item in items:
+                other = owner.setdefault((kind, item["name"]), name)
+                if other != name:
+                    raise ConfigurationError(
+                        f"{place}: {item['name']!r} in outputs.{kind} is also an output of "
+                        f"experiment {other!r}"
+                    )
+    for name in configuration.settings["experiments"]:
+        if not experiment_cells(configuration, name):
+            raise ConfigurationError(
+                f"{where}: experiment {name!r} has nothing to run with these cohorts and methods; "
+                "take it out of 'experiments'"
+            )
+
+
+def _check_words(words: str | list, known, problem: str) -> None:
+    for word in words if isinstance(words, list) else ():
+        if word not in known:
+            raise ConfigurationError(f"{problem} {word!r} in 'cells'{suggestion(word, known)}")

@@ -1,0 +1,154 @@
+"""Load, check and resolve the configuration.
+
+A configuration names cohorts, methods and experiments; each has a YAML file of its own. Keys that
+are left out take the defaults of workflow/schemas. All mistakes are found here, before any job.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from workflow.lib.cells import experiment_cells
+from workflow.lib.checks import check_experiments, check_methods, check_overrides
+from workflow.lib.files import ConfigurationError, find, folders, names, read_yaml, shown
+from workflow.lib.schema import check, filled, schema, suggestion
+
+SINGULAR = {"datasets": "dataset", "methods": "method", "experiments": "experiment"}
+
+
+@dataclass(frozen=True, eq=False)
+class Configuration:
+    """The resolved configuration: the main settings and every file that they may name."""
+
+    settings: dict
+    datasets: dict[str, dict]
+    methods: dict[str, dict]
+    experiments: dict[str, dict]
+
+    @cached_property
+    def variants(self) -> dict[str, tuple[str, dict]]:
+        """Every variant: its method and what it changes. A method is a variant of itself."""
+        found = {}
+        for name, method in self.methods.items():
+            found[name] = (name, {"label": method["label"], "settings": {}})
+            found.update({key: (name, value) for key, value in method["variants"].items()})
+        return found
+
+    def method_of(self, variant: str) -> dict:
+        """The method file of a variant."""
+        return self.methods[self.variants[variant][0]]
+
+    def train_params(self, variant: str) -> dict:
+        """What the trainer is told about a variant.
+
+        Later ones win: preset ``common``, the chosen preset, the overrides of the configuration,
+        and last the variant, because its settings are what its name stands for.
+        """
+        method = self.method_of(variant)
+        change = self.variants[variant][1]
+        overrides = self.settings["overrides"]
+        settings = dict(method["presets"]["common"])
+        settings |= method["presets"].get(self.settings["preset"], {})
+        shared = overrides.get("all", {})
+        settings |= {key: value for key, value in shared.items() if key in settings}
+        settings |= overrides.get(method["method"], {})
+        settings |= change["settings"]
+        return {
+            "method": method["method"],
+            "label": change["label"],
+            "group": method["group"],
+            "settings": settings,
+        }
+
+    def resolved(self) -> dict:
+        """Everything that is needed to repeat the run, for run_config.yaml."""
+        active = self.settings["experiments"]
+        used = {cell.variant for name in active for cell in experiment_cells(self, name)}
+        return {
+            "config": self.settings,
+            "datasets": self.datasets,
+            "experiments": {name: self.experiments[name] for name in active},
+            "variants": {variant: self.train_params(variant) for variant in sorted(used)},
+        }
+
+
+def default_configfile() -> str:
+    """config.yaml beside the results if there is one, else that of the repository: the demo."""
+    paths = [folder / "config.yaml" for folder in folders()]
+    return str(next((path for path in paths if path.is_file()), paths[-1]))
+
+
+def load_or_exit(config: dict, files: Sequence[str | Path], checked: bool) -> Configuration:
+    """:func:`load`, but a mistake ends Snakemake with one sentence and without a trace."""
+    try:
+        return load(config, [Path(file) for file in files], checked)
+    except ConfigurationError as error:
+        sys.exit(f"error: {error}")
+
+
+def load(config: dict, files: Sequence[Path] = (), checked: bool = True) -> Configuration:
+    """Resolve ``config``, as merged from ``files`` and the command line.
+
+    Jobs of a cluster pass ``checked=False``: the process that submitted them has checked.
+    """
+    where = _origin(files)
+    if checked:
+        check(config, schema("config"), where)
+    settings = filled(config, schema("config"))
+    if settings["methods"] == "all":
+        settings["methods"] = names("methods")
+    for key, kind in (
+        ("cohorts", "datasets"),
+        ("methods", "methods"),
+        ("experiments", "experiments"),
+    ):
+        _require_files(settings[key], key, kind, where)
+    configuration = Configuration(
+        settings,
+        {name: _read("datasets", name, checked) for name in settings["cohorts"]},
+        {name: _read("methods", name, checked) for name in names("methods")},
+        {name: _read("experiments", name, checked) for name in names("experiments")},
+    )
+    if checked:
+        check_methods(configuration)
+        check_overrides(configuration, where("overrides"))
+        check_experiments(configuration, where("experiments"))
+    return configuration
+
+
+def _origin(files: Sequence[Path]) -> Callable[[str | None], str]:
+    """A function that names the file which a top-level key comes from; later files win."""
+
+    def where(key: str | None) -> str:
+        for path in reversed(files):
+            if key is None or key in read_yaml(path):
+                return shown(path)
+        return "--config on the command line"
+
+    return where
+
+
+def _require_files(wanted: Sequence[str], key: str, kind: str, where: Callable) -> None:
+    for name in wanted:
+        if find(kind, name) is None:
+            raise ConfigurationError(
+                f"{where(key)}: unknown name {name!r} in {key!r}, "
+                f"there is no config/{kind}/{name}.yaml{suggestion(name, names(kind))}"
+            )
+
+
+def _read(kind: str, name: str, checked: bool) -> dict:
+    path = find(kind, name)
+    value = read_yaml(path)
+    rules = schema(SINGULAR[kind])
+    if checked:
+        check(value, rules, shown(path))
+    value = filled(value, rules)
+    key = {"datasets": "cohort", "methods": "method"}.get(kind)
+    if checked and key and value[key] != name:
+        raise ConfigurationError(
+            f"{shown(path)}: {key!r} is {value[key]!r} but must be {name!r}, like the file"
+        )
+    return value

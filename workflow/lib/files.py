@@ -1,0 +1,70 @@
+"""Read the YAML files of the configuration."""
+
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class ConfigurationError(Exception):
+    """A mistake in the configuration: one sentence with the file, the key and the remedy."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """The safe loader, which by itself would let the last of two equal keys win silently."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ConfigurationError(f"key {key!r} stands there twice")
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> dict:
+    """The mapping in a YAML file, or a sentence that says what is wrong with it."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            value = yaml.load(stream, _Loader)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{shown(path)}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{shown(path)} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark else ""
+        problem = getattr(error, "problem", None) or "cannot be parsed"
+        raise ConfigurationError(f"{shown(path)} is not valid YAML{line}: {problem}") from None
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{shown(path)} must hold a mapping of keys to values")
+    return value
+
+
+def shown(path: Path) -> str:
+    """A path as the user would write it: from the working directory or the repository."""
+    path = Path(path).absolute()
+    for folder in (Path.cwd(), ROOT):
+        if path.is_relative_to(folder):
+            return str(path.relative_to(folder))
+    return str(path)
+
+
+def folders() -> tuple[Path, ...]:
+    """Where configuration is looked for: beside the results first, then in the repository."""
+    return tuple(dict.fromkeys((Path.cwd() / "config", ROOT / "config")))
+
+
+def find(kind: str, name: str) -> Path | None:
+    """The file of a dataset, method or experiment; ``kind`` is the name of its folder."""
+    for folder in folders():
+        path = folder / kind / f"{name}.yaml"
+        if path.is_file():
+            return path
+    return None
+
+
+def names(kind: str) -> list[str]:
+    """All datasets, methods or experiments that have a file."""
+    found = {path.stem for folder in folders() for path in (folder / kind).glob("*.yaml")}
+    return sorted(found)

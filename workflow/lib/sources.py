@@ -1,0 +1,40 @@
+"""What the workflow knows about raw data: where it is, and whether it is there."""
+
+from pathlib import Path
+
+from workflow.lib.code_version import ROOT
+
+DEMO = "demo"
+# Keys of a dataset file that describe a cohort but do not change what is extracted from it.
+DESCRIPTIVE = ("title", "task", "how_to_get", "paper", "extract_batches")
+_PHENOTYPES = "ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
+
+
+def described(dataset: dict) -> dict:
+    """The part of a dataset file that the imaging programs work by."""
+    return {key: value for key, value in dataset.items() if key not in DESCRIPTIVE}
+
+
+def table_path(dataset: dict, data_dir: str) -> Path:
+    """The table that lists the subjects of a cohort; for kinds without one, the folder."""
+    source = dataset["source"]
+    folder = Path(data_dir) / source["folder"]
+    tables = {"bids": source.get("participants"), "series": source.get("participants")}
+    tables["pcp"] = _PHENOTYPES
+    return folder / (tables.get(source["kind"]) or "")
+
+
+def source_files(dataset: dict) -> tuple[str, ...]:
+    """The module that reads this kind of source, which the programs import by name."""
+    module = f"brio_core/imaging/{dataset['source']['kind']}.py"
+    return (module,) if (ROOT / module).exists() else ()
+
+
+def missing_data(dataset: dict, data_dir: str) -> str | None:
+    """A paragraph on data that are not there and how to get them; None if they are."""
+    path = table_path(dataset, data_dir)
+    if dataset["cohort"] == DEMO or path.exists():
+        return None
+    folder = Path(data_dir) / dataset["source"]["folder"]
+    what = f"the file {path}" if folder.is_dir() else f"the folder {folder}"
+    return f"{dataset['cohort']}: {what} does not exist.\n  {dataset['how_to_get'].strip()}"

@@ -1,0 +1,32 @@
+rule diagnose:
+    input:
+        participants="<results>/cohorts/{cohort}/participants.tsv",
+        series="<results>/cohorts/{cohort}/series.h5",
+        fc="<results>/cohorts/{cohort}/fc.h5",
+        split="<results>/splits/{cohort}/{protocol}.json",
+        block_length="<results>/blocklength/{cohort}/{protocol}.json",
+        meta="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/meta.json",
+        models="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/models.pt",
+    output:
+        table="<results>/diagnostics/{cohort}/{protocol}/{variant}/seed-{seed}.csv",
+    log:
+        "<logs>/diagnose/{cohort}/{protocol}/{variant}/seed-{seed}.log",
+    benchmark:
+        "<benchmarks>/diagnose/{cohort}/{protocol}/{variant}/seed-{seed}.tsv"
+    conda:
+        "../../envs/train.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 8000 * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
+    params:
+        cohort_dir=subpath(input.fc, parent=True),
+        run_dir=subpath(input.meta, parent=True),
+        settings=as_json(CONFIG.settings["diagnostics"]),
+        code=lambda wildcards: code_version(
+            "scripts/diagnose.py", *method_files(CONFIG.variants[wildcards.variant][0])
+        ),
+    shell:
+        "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
+        " --block-length {input.block_length:q} --run-dir {params.run_dir:q}"
+        " --settings {params.settings:q} --out {output.table:q} > {log:q} 2>&1"

@@ -1,0 +1,110 @@
+from workflow.lib.sources import DEMO, described, source_files, table_path
+
+
+def raw_data(wildcards):
+    """What a change of should be noticed: the demo that is made here, or the list of subjects.
+
+    Absent files are left out, so that a plan can be made before the data are there.
+    """
+    if wildcards.cohort == DEMO:
+        return rules.make_demo.output.folder
+    table = table_path(CONFIG.datasets[wildcards.cohort], CONFIG.settings["data_dir"])
+    return str(table) if table.is_file() else []
+
+
+def dataset_json(wildcards):
+    return as_json(described(CONFIG.datasets[wildcards.cohort]))
+
+
+def imaging_code(script):
+    """The script and the reader of the cohort's kind of source, which is imported by name."""
+
+    def version(wildcards):
+        return code_version(script, *source_files(CONFIG.datasets[wildcards.cohort]))
+
+    return version
+
+
+rule candidates:
+    input:
+        raw=raw_data,
+    output:
+        table="<results>/cohorts/{cohort}/candidates.tsv",
+    log:
+        "<logs>/candidates/{cohort}.log",
+    benchmark:
+        "<benchmarks>/candidates/{cohort}.tsv"
+    conda:
+        "../../envs/imaging.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        dataset=dataset_json,
+        data_dir=CONFIG.settings["data_dir"],
+        on_bad_subject=CONFIG.settings["on_bad_subject"],
+        code=imaging_code("scripts/candidates.py"),
+    shell:
+        "{RUN}/candidates.py --dataset {params.dataset:q} --data-dir {params.data_dir:q}"
+        " --on-bad-subject {params.on_bad_subject} --out {output.table:q} > {log:q} 2>&1"
+
+
+rule extract:
+    input:
+        raw=raw_data,
+        candidates="<results>/cohorts/{cohort}/candidates.tsv",
+    output:
+        part="<results>/cohorts/{cohort}/parts/{batch}.h5",
+    log:
+        "<logs>/extract/{cohort}/{batch}.log",
+    benchmark:
+        "<benchmarks>/extract/{cohort}/{batch}.tsv"
+    conda:
+        "../../envs/imaging.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
+    params:
+        dataset=dataset_json,
+        data_dir=CONFIG.settings["data_dir"],
+        batches=lambda wildcards: CONFIG.datasets[wildcards.cohort]["extract_batches"],
+        code=imaging_code("scripts/extract.py"),
+    shell:
+        "{RUN}/extract.py --dataset {params.dataset:q} --data-dir {params.data_dir:q}"
+        " --candidates {input.candidates:q} --batch {wildcards.batch} --batches {params.batches}"
+        " --out {output.part:q} > {log:q} 2>&1"
+
+
+rule assemble:
+    input:
+        candidates="<results>/cohorts/{cohort}/candidates.tsv",
+        parts=lambda wildcards: [
+            PATHS.cohort(wildcards.cohort, f"parts/{batch}.h5")
+            for batch in range(CONFIG.datasets[wildcards.cohort]["extract_batches"])
+        ],
+    output:
+        participants="<results>/cohorts/{cohort}/participants.tsv",
+        inclusion="<results>/cohorts/{cohort}/inclusion.tsv",
+        series="<results>/cohorts/{cohort}/series.h5",
+    log:
+        "<logs>/assemble/{cohort}.log",
+    benchmark:
+        "<benchmarks>/assemble/{cohort}.tsv"
+    conda:
+        "../../envs/imaging.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=60,
+    params:
+        dataset=dataset_json,
+        data_dir=CONFIG.settings["data_dir"],
+        on_bad_subject=CONFIG.settings["on_bad_subject"],
+        code=imaging_code("scripts/assemble.py"),
+    shell:
+        "{RUN}/assemble.py --dataset {params.dataset:q} --data-dir {params.data_dir:q}"
+        " --candidates {input.candidates:q} --parts {input.parts:q}"
+        " --on-bad-subject {params.on_bad_subject} --participants {output.participants:q}"
+        " --inclusion {output.inclusion:q} --series {output.series:q} > {log:q} 2>&1"

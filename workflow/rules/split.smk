@@ -1,0 +1,22 @@
+rule split:
+    input:
+        participants="<results>/cohorts/{cohort}/participants.tsv",
+    output:
+        split="<results>/splits/{cohort}/{protocol}.json",
+    log:
+        "<logs>/split/{cohort}/{protocol}.log",
+    benchmark:
+        "<benchmarks>/split/{cohort}/{protocol}.tsv"
+    conda:
+        "../../envs/train.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        split_seed=CONFIG.settings["split_seed"],
+        code=code("scripts/split.py"),
+    shell:
+        "{RUN}/split.py --participants {input.participants:q} --cohort {wildcards.cohort:q}"
+        " --protocol {wildcards.protocol} --split-seed {params.split_seed}"
+        " --out {output.split:q} > {log:q} 2>&1"

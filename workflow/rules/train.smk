@@ -1,0 +1,47 @@
+def trains_on(wildcards):
+    """The device of a cell. It is a resource and no parameter: another machine retrains nothing."""
+    uses_gpu = CONFIG.method_of(wildcards.variant)["gpu"]
+    return CONFIG.settings["device"] if uses_gpu else "cpu"
+
+
+def train_code(wildcards):
+    method = CONFIG.variants[wildcards.variant][0]
+    return code_version("scripts/train.py", *method_files(method))
+
+
+rule train:
+    input:
+        participants="<results>/cohorts/{cohort}/participants.tsv",
+        series="<results>/cohorts/{cohort}/series.h5",
+        fc="<results>/cohorts/{cohort}/fc.h5",
+        split="<results>/splits/{cohort}/{protocol}.json",
+        block_length="<results>/blocklength/{cohort}/{protocol}.json",
+    output:
+        predictions="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/predictions.csv",
+        history="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/history.csv",
+        meta="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/meta.json",
+        models="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/models.pt",
+    log:
+        "<logs>/train/{cohort}/{protocol}/{variant}/seed-{seed}.log",
+    benchmark:
+        "<benchmarks>/train/{cohort}/{protocol}/{variant}/seed-{seed}.tsv"
+    conda:
+        "../../envs/train.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 8000 * attempt,
+        runtime=lambda wildcards, attempt: 480 * attempt,
+        gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
+        device=trains_on,
+        fallback="--allow-cpu" if CONFIG.settings["allow_cpu"] else "",
+    params:
+        cohort_dir=subpath(input.fc, parent=True),
+        out_dir=subpath(output.meta, parent=True),
+        method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
+        code=train_code,
+    shell:
+        "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
+        " --block-length {input.block_length:q} --variant {wildcards.variant:q}"
+        " --params {params.method:q} --seed {wildcards.seed} --code {params.code}"
+        " --out-dir {params.out_dir:q} --threads {threads}"
+        " --device {resources.device} {resources.fallback} > {log:q} 2>&1"
