@@ -64,9 +64,9 @@ def pot_batch(x, y, epsilon, iterations):
 
 
 LADDERS = {
-    "ours": (ours, [10, 20, 30, 50, 100, 200, 500]),
+    "ours": (ours, [5, 10, 20, 30, 50, 100, 200, 500]),
     "geomloss tensorized": (geomloss_tensorized, [0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995]),
-    "POT batch": (pot_batch, [10, 20, 30, 50, 100, 200, 500]),
+    "POT batch": (pot_batch, [5, 10, 20, 30, 50, 100, 200, 500]),
 }
 
 

@@ -179,20 +179,18 @@ def read_participants(path: str | Path):
 class TrainView:
     """What a method may see of one fold while it fits: the training subjects and nothing else.
 
-    ``site`` counts the training sites of the fold from 0; ``bold`` is zero beyond ``frames``.
+    ``site`` counts the training sites of the fold from 0, in alphabetical order. Of the inputs only
+    those that the method needs are there; ``bold`` is zero beyond ``frames``.
     """
 
-    fc: Tensor
     site: Tensor
     label: Tensor
     n_sites: int
+    n_rois: int
+    fc: Tensor | None = None
     bold: Tensor | None = None
     frames: Tensor | None = None
     covariates: Tensor | None = None
-
-    @property
-    def n_rois(self) -> int:
-        return self.fc.shape[-1]
 
 
 @dataclass(frozen=True)
@@ -244,24 +242,3 @@ def _covariates(table) -> np.ndarray:
         pd.to_numeric(table["mean_fd"], errors="coerce"),
     ]
     return np.stack([column.to_numpy(np.float32) for column in columns], 1)
-
-
-def train_view(
-    cohort: Cohort,
-    train: np.ndarray,
-    label: np.ndarray,
-    device: torch.device | str = "cpu",
-    with_bold: bool = False,
-) -> TrainView:
-    """Copy the training rows of a fold; sites are numbered in alphabetical order."""
-    names, site = np.unique(cohort.site[train], return_inverse=True)
-    as_tensor = lambda array: torch.as_tensor(np.ascontiguousarray(array), device=device)  # noqa: E731
-    return TrainView(
-        fc=as_tensor(cohort.fc[train]),
-        site=as_tensor(site),
-        label=as_tensor(label[train]),
-        n_sites=len(names),
-        bold=as_tensor(cohort.padded_bold[train]) if with_bold else None,
-        frames=as_tensor(cohort.series.frames[train]),
-        covariates=as_tensor(cohort.covariates[train]),
-    )

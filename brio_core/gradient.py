@@ -14,13 +14,11 @@ from brio_core.methods.base import Batch, GradientMethod
 from brio_core.problem import Fold, Problem
 from brio_core.progress import Progress
 from brio_core.randomness import fold_in
+from brio_core.replay import Replay
 from brio_core.samplers import schedule, steps_per_epoch
 from brio_core.seeds import derive_seed, numpy_generator
 from brio_core.selection import ValidationAuc
 from brio_core.sources import FeatureStore, Sources
-
-# Steps run eagerly before a phase is captured, so that lazy initialisations are over.
-EAGER_STEPS = 3
 
 
 class GradientFit:
@@ -37,6 +35,7 @@ class GradientFit:
         n_sites = problem.n_sites(folds[0])
         self.steps_per_epoch = steps_per_epoch(self.settings, sizes, 2 * n_sites)
 
+        self._replay = Replay(device)
         self.stack = FoldStack([problem.module(fold) for fold in folds])
         self.features = FeatureStore(
             self.stack, problem.inputs, self.method.features_are_shared, memory_budget
@@ -46,6 +45,7 @@ class GradientFit:
             [fold.train for fold in folds],
             [fold.block_length for fold in folds],
             self.features,
+            self._replay,
         )
         self.optimiser = torch.optim.AdamW(
             list(self.stack.parameters.values()),
@@ -61,13 +61,9 @@ class GradientFit:
         self._keys = torch.tensor(keys, device=device)
         self._counter = torch.zeros(1, dtype=torch.int64, device=device)
         self._totals: dict[str, Tensor] = {}
-        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
-        self._eager: dict[str, int] = {}
         self._validation = ValidationAuc(
             [fold.validation_groups for fold in folds], problem.label, device
         )
-
-        self._pool = None
 
         self.epoch = 0
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
@@ -112,35 +108,14 @@ class GradientFit:
                 self.method.before_step(
                     self.stack, self.sources, self.settings, number, self.steps_per_epoch
                 )
-                self._repeat(phase, partial(self._step, phase))
+                self._replay(phase, partial(self._step, phase))
             self._epoch.fill_(self.epoch)
-            self._repeat("select", self._select)
+            self._replay("select", self._select)
             self._record()
             progress.update(
                 self.epoch, f"(best validation AUC {self.best_auc.clamp(min=0).mean():.3f})"
             )
             save(self)
-
-    def _repeat(self, name: str, work: Callable[[], None]) -> None:
-        """Do ``work``, which is the same every time: on a GPU it is replayed as one CUDA graph."""
-        if self.problem.device.type != "cuda":
-            work()
-        elif name in self._graphs:
-            self._graphs[name].replay()
-        elif self._eager.get(name, 0) < EAGER_STEPS:
-            self._eager[name] = self._eager.get(name, 0) + 1
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                work()
-            torch.cuda.current_stream().wait_stream(side)
-        else:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
-                work()
-            self._pool = graph.pool()
-            self._graphs[name] = graph
-            graph.replay()
 
     def _step(self, phase: str) -> None:
         frozen = self.method.frozen(phase)

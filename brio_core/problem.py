@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.cohort import Cohort, TrainView, train_view
+from brio_core.cohort import Cohort, TrainView
 from brio_core.errors import BrioError
 from brio_core.methods.base import Method, Settings, initialise
 from brio_core.seeds import derive_seed
@@ -82,6 +82,7 @@ class Problem:
         arrays = {
             "fc": lambda: self.cohort.fc,
             "bold": lambda: self.cohort.padded_bold,
+            "frames": lambda: self.cohort.series.frames,
             "covariates": lambda: self.cohort.covariates,
         }
         return {
@@ -99,8 +100,15 @@ class Problem:
 
     def view(self, fold: Fold) -> TrainView:
         """The training subjects of a fold, copied."""
-        needs_bold = "bold" in self.method.needs
-        return train_view(self.cohort, fold.train, self.label, self.device, needs_bold)
+        names, site = np.unique(self.cohort.site[fold.train], return_inverse=True)
+        rows = torch.as_tensor(fold.train, device=self.device)
+        return TrainView(
+            **{name: value[rows] for name, value in self.inputs.items()},
+            site=torch.as_tensor(site, device=self.device),
+            label=torch.as_tensor(self.label[fold.train], device=self.device),
+            n_sites=len(names),
+            n_rois=self.cohort.fc.shape[-1],
+        )
 
     def module(self, fold: Fold) -> Method:
         """A fresh module of the method with the fold's statistics fitted."""

@@ -12,13 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core import kernels
 from brio_core.cohort import Cohort
+from brio_core.replay import Replay
 from brio_core.resampling import (
     block_multiplicities,
     clipped_block_length,
     reestimated_connectivity,
-    resampling_keys,
+    refresh_keys,
     round_half_up,
+    subject_keys,
 )
 
 if TYPE_CHECKING:
@@ -39,25 +42,19 @@ class Scans:
     """Standardised series of a whole cohort on the device, re-estimated on demand."""
 
     def __init__(self, cohort: Cohort, device: torch.device, seed: int) -> None:
-        self.cohort = cohort
-        self.device = device
-        self.seed = seed
         self.bold = torch.as_tensor(cohort.padded_bold, device=device)
         self.frames = torch.as_tensor(cohort.series.frames, device=device)
+        self.keys = subject_keys(cohort.name, list(cohort.subjects), seed).to(device)
 
     def reestimate(
-        self, rows: np.ndarray, block_length: int, refresh: int, n_resamples: int
+        self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
     ) -> Tensor:
         """``n_resamples`` FC re-estimates of every subject in ``rows``, Eq. (fc_reestimation)."""
-        index = torch.as_tensor(rows, device=self.device)
-        subjects = [self.cohort.subjects[row] for row in rows]
-        keys = resampling_keys(
-            self.cohort.name, subjects, self.seed, block_length, refresh, n_resamples
-        ).to(self.device)
-        frames = self.frames[index]
+        frames = self.frames[rows]
+        keys = refresh_keys(self.keys[rows], block_length, refresh, n_resamples)
         lengths = clipped_block_length(block_length, frames)
         weights = block_multiplicities(frames, lengths, keys, self.bold.shape[1])
-        return reestimated_connectivity(self.bold[index], weights)
+        return reestimated_connectivity(self.bold[rows], weights)
 
 
 class Sources:
@@ -72,11 +69,14 @@ class Sources:
         train: Sequence[np.ndarray],
         block_lengths: Sequence[float],
         features: "FeatureStore",
+        replay: Replay,
     ) -> None:
+        self.replay = replay
         self._problem = problem
         self._train = train
         self._block_lengths = block_lengths
         self._features = features
+        self._plans: dict[tuple, list] = {}
         width = max(len(rows) for rows in train)
         rows = np.zeros((len(train), width), np.int64)
         site = np.full((len(train), width), -1)
@@ -88,6 +88,8 @@ class Sources:
         self.site = torch.as_tensor(site, device=problem.device)
         self.label = torch.as_tensor(problem.label[rows], device=problem.device)
         self.n_subjects = len(problem.cohort.subjects)
+        # The number of the current refresh lives on the device, so that a replay can read it.
+        self.refresh = torch.zeros((), dtype=torch.int64, device=problem.device)
 
     def full_scans(self, graphs: int) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
         """Rows (F, n) and full-scan features of all folds' training subjects, n at a time."""
@@ -95,29 +97,38 @@ class Sources:
             yield rows, self._features.gather(rows)
 
     def reestimates(
-        self, n_resamples: int, refresh: int, scale: float, graphs: int
+        self, n_resamples: int, refresh: int | Tensor, scale: float, graphs: int
     ) -> Iterator[Chunk]:
-        """All training subjects of all folds, ``graphs`` re-estimates at a time.
+        """All training subjects of all folds, about ``graphs`` re-estimates at a time.
 
         ``scale`` multiplies the folds' estimated block lengths before rounding and clipping.
         """
+        plan = (n_resamples, scale, graphs)
+        if plan not in self._plans:
+            self._plans[plan] = self._plan(scale, max(1, graphs // n_resamples))
+        for rows, folds, length in self._plans[plan]:
+            fc = self._problem.scans.reestimate(rows, length, refresh, n_resamples)
+            yield Chunk(rows, folds, fc)
+
+    def _plan(self, scale: float, step: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Rows, folds and block length of every chunk, on the device."""
         lengths = np.array([round_half_up(scale * length) for length in self._block_lengths])
         member = np.zeros((self.n_subjects, len(self._train)), bool)
         for fold, rows in enumerate(self._train):
             member[rows, fold] = True
+        plan = []
         for length in np.unique(lengths):
-            here = member & (lengths == length)
-            patterns, inverse = np.unique(here, axis=0, return_inverse=True)
+            patterns, inverse = np.unique(member & (lengths == length), axis=0, return_inverse=True)
             for number, pattern in enumerate(patterns):
                 if not pattern.any():
                     continue
                 rows = np.flatnonzero(inverse == number)
-                folds = torch.as_tensor(np.flatnonzero(pattern), device=self._problem.device)
-                step = max(1, graphs // n_resamples)
                 for start in range(0, len(rows), step):
-                    part = rows[start : start + step]
-                    fc = self._problem.scans.reestimate(part, int(length), refresh, n_resamples)
-                    yield Chunk(torch.as_tensor(part, device=fc.device), folds, fc)
+                    chunk = (rows[start : start + step], np.flatnonzero(pattern), length)
+                    plan.append(
+                        tuple(torch.as_tensor(part, device=self._problem.device) for part in chunk)
+                    )
+        return plan
 
 
 class FeatureStore:
@@ -164,7 +175,15 @@ class FeatureStore:
         """Features of subjects ``index`` (F, B), with a leading fold axis."""
         if self._cache is None:
             return self._compute(index)
-        if self._shared:
-            return {name: value[0][index] for name, value in self._cache.items()}
-        fold = torch.arange(len(index), device=index.device)[:, None]
-        return {name: value[fold, index] for name, value in self._cache.items()}
+        fold = torch.arange(len(index), device=index.device)[:, None] * (not self._shared)
+        return {name: _take(value, fold, index) for name, value in self._cache.items()}
+
+
+def _take(cache: Tensor, fold: Tensor, index: Tensor) -> Tensor:
+    """``cache[fold, index]``; on a GPU by a copy that runs at the speed of memory."""
+    if kernels.usable(cache):
+        from brio_core.kernels.take import take
+
+        rows = (fold * cache.shape[1] + index).flatten()
+        return take(cache.flatten(0, 1), rows).unflatten(0, index.shape)
+    return cache[fold, index]

@@ -13,7 +13,9 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", required=True, metavar="JSON")
     parser.add_argument("--figures", nargs="+", required=True, metavar="PNG")
     parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
-    parser.add_argument("--runs", nargs="+", required=True, metavar="DIR", help="run folders")
+    parser.add_argument(
+        "--runs", nargs="+", required=True, metavar="PATH", help="run folders or .cells.json files"
+    )
     parser.add_argument("--config", required=True, metavar="YAML", help="shown as it is")
     parser.add_argument(
         "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"

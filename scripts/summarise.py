@@ -11,14 +11,18 @@ def main() -> None:
     parser.add_argument("--experiment", required=True, help="name written to each row")
     parser.add_argument("--out", required=True, help="CSV, one row per variant")
     parser.add_argument("--sites", help="CSV, one row per variant and test fold")
+    parser.add_argument("--cells", help="JSON, when and where each cell was trained")
     arguments = parser.parse_args()
 
-    from brio_core.files import write_text
+    from brio_core.files import write_json, write_text
+    from brio_core.reporting.results import read_cells
     from brio_core.reporting.summary import summarise
 
     rows, folds = summarise(arguments.runs, arguments.experiment)
     if arguments.sites:
         write_text(arguments.sites, folds.to_csv(index=False))
+    if arguments.cells:
+        write_json(arguments.cells, read_cells(arguments.runs))
     write_text(arguments.out, rows.to_csv(index=False))
 
 

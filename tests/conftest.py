@@ -1,4 +1,4 @@
-"""What all tests share: the demo cohort, made once per test session with the real programs."""
+"""What all tests share: the programs, and the demo cohort made once per test session."""
 
 import json
 import os
@@ -12,46 +12,61 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run_script(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    """Run ``scripts/<name>.py`` as a user would and return its exit code and output."""
+def _run_script(name: str, *arguments: object) -> subprocess.CompletedProcess:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-def load_dataset(cohort: str) -> dict:
-    """The mapping of ``config/datasets/<cohort>.yaml``."""
+def _load_dataset(cohort: str) -> dict:
     return yaml.safe_load((ROOT / "config" / "datasets" / f"{cohort}.yaml").read_text())
 
 
-def run_cohort(dataset: dict, data_dir: Path, out: Path, on_bad_subject: str = "exclude"):
-    """Candidates, extract (one batch) and assemble; the result of the last program that ran."""
+def _run_cohort(dataset: dict, data_dir: Path, out: Path, on_bad_subject: str = "exclude"):
     settings = ("--dataset", json.dumps(dataset), "--data-dir", data_dir)
     bad = ("--on-bad-subject", on_bad_subject)
     candidates, part = out / "candidates.tsv", out / "parts" / "0.h5"
-    result = run_script("candidates", *settings, *bad, "--out", candidates)
+    result = _run_script("candidates", *settings, *bad, "--out", candidates)
     if result.returncode == 0:
         batch = ("--batch", 0, "--batches", 1)
-        result = run_script("extract", *settings, "--candidates", candidates, *batch, "--out", part)
-    if result.returncode == 0:
-        outputs = (
-            "--participants",
-            out / "participants.tsv",
-            "--inclusion",
-            out / "inclusion.tsv",
-            "--series",
-            out / "series.h5",
+        result = _run_script(
+            "extract", *settings, "--candidates", candidates, *batch, "--out", part
         )
-        inputs = ("--candidates", candidates, "--parts", part)
-        result = run_script("assemble", *settings, *inputs, *bad, *outputs)
+    if result.returncode == 0:
+        result = _run_script(
+            "assemble", *settings, *bad, "--candidates", candidates, "--parts", part,
+            "--participants", out / "participants.tsv", "--inclusion", out / "inclusion.tsv",
+            "--series", out / "series.h5",
+        )  # fmt: skip
     return result
+
+
+@pytest.fixture(scope="session")
+def run_script():
+    """``run_script("split", "--out", path, ...)`` runs scripts/split.py as a user would."""
+    return _run_script
+
+
+@pytest.fixture(scope="session")
+def load_dataset():
+    """``load_dataset("demo")`` is the mapping of config/datasets/demo.yaml."""
+    return _load_dataset
+
+
+@pytest.fixture(scope="session")
+def run_cohort():
+    """``run_cohort(dataset, data_dir, out)`` runs candidates, extract and assemble.
+
+    It returns the result of the last program that ran; later ones are skipped after an error.
+    """
+    return _run_cohort
 
 
 @pytest.fixture(scope="session")
 def demo_data(tmp_path_factory) -> Path:
     """A data folder (``data_dir``) that holds the demo cohort in ``demo/``."""
     data_dir = tmp_path_factory.mktemp("data")
-    result = run_script("make_demo", "--out", data_dir / "demo")
+    result = _run_script("make_demo", "--out", data_dir / "demo")
     assert result.returncode == 0, result.stderr
     return data_dir
 
@@ -60,6 +75,7 @@ def demo_data(tmp_path_factory) -> Path:
 def demo_results(demo_data, tmp_path_factory) -> Path:
     """A folder with candidates, participants, inclusion (.tsv) and series.h5 of the demo cohort."""
     out = tmp_path_factory.mktemp("results") / "cohorts" / "demo"
-    result = run_cohort(load_dataset("demo"), demo_data, out)
+    result = _run_cohort(_load_dataset("demo"), demo_data, out)
     assert result.returncode == 0, result.stderr
+    (out / "assemble.log").write_text(result.stderr)
     return out

@@ -64,9 +64,11 @@ def head_motion(draw: np.random.Generator, frames: int) -> np.ndarray:
     steps = draw.standard_normal((frames, 6)) * 0.02
     jerks = draw.random(frames) < 0.03
     steps[jerks] += draw.standard_normal((int(jerks.sum()), 6)) * 0.25
-    motion = np.cumsum(steps - 0.02 * np.cumsum(steps, axis=0), axis=0)
+    motion = np.zeros((frames, 6))
+    for frame in range(1, frames):
+        motion[frame] = 0.98 * motion[frame - 1] + steps[frame]
     motion[:, 3:] /= 50
-    return motion - motion[0]
+    return motion
 
 
 def framewise_displacement(motion: np.ndarray) -> np.ndarray:
@@ -104,7 +106,7 @@ def to_volume(values: np.ndarray) -> np.ndarray:
 
 def image_bytes(volume: np.ndarray, tr: float) -> bytes:
     """A compressed NIfTI file: scaled 16-bit integers, or floats where values are not finite."""
-    image = nibabel.Nifti1Image(volume, _affine())
+    image = nibabel.Nifti1Image(np.round(volume / _STEP) * np.float32(_STEP), _affine())
     image.header.set_zooms((VOXEL,) * 3 + (tr,))
     image.header.set_xyzt_units("mm", "sec")
     if np.isfinite(volume).all():

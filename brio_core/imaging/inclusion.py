@@ -66,9 +66,9 @@ def _scan_reason(outcome: Outcome, rules: Rules) -> str:
         return f"wrong number of ROIs: {outcome.rois} instead of {rules.rois}"
     if reason := too_few_frames(outcome.frames_after, rules.min_frames):
         return reason
-    most = int(rules.max_constant_rois * rules.rois)
+    most = rules.max_constant_rois * rules.rois
     if outcome.constant_rois > most:
-        return f"too many constant ROIs: {outcome.constant_rois} of {rules.rois}, at most {most}"
+        return f"too many constant ROIs: {outcome.constant_rois} of {rules.rois}, at most {most:g}"
     return ""
 
 
@@ -93,9 +93,8 @@ def _judge_sites(candidates: list[dict], reasons: dict[str, str], rules: Rules) 
     for site in sorted({site for site, _ in left}):
         negatives, positives = left[site, "0"], left[site, "1"]
         if min(negatives, positives) == 0:
-            reason = (
-                f"site with one class: {site} has {negatives + positives} usable subjects of one"
-            )
+            count = negatives + positives
+            reason = f"site with one class: all {count} usable subjects of {site} are of one class"
         elif min(negatives, positives) < rules.min_subjects_per_class:
             reason = (
                 f"site too small: {site} has {min(negatives, positives)} usable subjects in a "

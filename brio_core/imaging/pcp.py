@@ -7,6 +7,7 @@ drops the ROI names, and hides the rows that have no scan.
 
 from pathlib import Path
 
+from brio_core.errors import BrioError
 from brio_core.imaging.base import Scan, Source, Unusable
 from brio_core.imaging.series import series_scan
 from brio_core.imaging.tables import read_table
@@ -32,10 +33,14 @@ class PcpSource(Source):
 
     def table(self):
         table = read_table(self.table_path, ",")
-        if "FILE_ID" in table and "SUB_ID" in table:
-            without = table["FILE_ID"] == _NO_FILE
-            table["has_file"] = ~without
-            table.loc[without, "FILE_ID"] = table.loc[without, "SUB_ID"].str.zfill(7)
+        for column in ("FILE_ID", "SUB_ID"):
+            if column not in table.columns:
+                raise BrioError(
+                    f"{self.table_path} has no column {column!r}; put the project's own table there"
+                )
+        without = table["FILE_ID"] == _NO_FILE
+        table["has_file"] = ~without
+        table.loc[without, "FILE_ID"] = table.loc[without, "SUB_ID"].str.zfill(7)
         return table
 
     def scan_path(self, row: dict) -> Path:

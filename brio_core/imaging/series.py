@@ -80,16 +80,22 @@ def _read_text(path: Path, separator: str) -> tuple[np.ndarray, tuple[str, ...]]
 
 
 def _header(path: Path, separator: str) -> tuple[int, tuple[str, ...]]:
-    """Number of leading lines that hold no frame, and the cells of the last of them."""
+    """Number of leading lines that hold no frame, and the cells of the last of them.
+
+    Those are any number of lines that start with ``#``, then at most one line of column names.
+    """
     names: tuple[str, ...] = ()
     with open(path, encoding="utf-8", newline="") as stream:
         for number, line in enumerate(stream):
             line = line.rstrip("\r\n")
             cells = _cells(line, separator)
-            if not (line.startswith("#") or _is_text(cells) or _counts(cells)):
+            is_comment = line.startswith("#")
+            if not (is_comment or _is_text(cells) or _counts(cells)):
                 return number, names
             stripped = (cell.lstrip("#").strip() for cell in cells)
             names = tuple(cell for cell in stripped if cell)
+            if not is_comment:
+                return number + 1, names
     raise ValueError("there is no line of numbers")
 
 

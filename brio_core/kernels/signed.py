@@ -20,14 +20,14 @@ def _load_signed(fc, support, graph, fold, row, shared, p, ROWS: tl.constexpr, W
     matrix = tl.where(shared, graph, fold * tl.num_programs(1) + graph).to(tl.int64)
     value = tl.load(fc + matrix * p * p + offset, mask=inside, other=0.0)
     chosen = tl.load(support + fold.to(tl.int64) * p * p + offset, mask=inside, other=0)
-    return tl.where(chosen != 0, value, 0.0), chosen, inside
+    return tl.where(chosen != 0, value, 0.0), chosen
 
 
 @triton.jit
 def _reduce(fc, support, scale, descriptor, shared, p, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     fold, graph = tl.program_id(0), tl.program_id(1)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
-    value, chosen, _ = _load_signed(fc, support, graph, fold, row, shared, p, ROWS, WIDTH)
+    value, chosen = _load_signed(fc, support, graph, fold, row, shared, p, ROWS, WIDTH)
     positive = tl.sum(tl.maximum(value, 0.0), 1)
     negative = tl.sum(tl.maximum(-value, 0.0), 1)
     square = tl.sum(value * value, 1)
@@ -48,7 +48,7 @@ def _normalise(fc, support, scale, out, shared, p, ROWS: tl.constexpr, WIDTH: tl
     fold, graph = tl.program_id(0), tl.program_id(1)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
-    value, _, inside = _load_signed(fc, support, graph, fold, row, shared, p, ROWS, WIDTH)
+    value, _ = _load_signed(fc, support, graph, fold, row, shared, p, ROWS, WIDTH)
     subject = (fold * tl.num_programs(1) + graph).to(tl.int64)
     base = scale + subject * 2 * p
     positive = tl.maximum(value, 0.0)
@@ -57,9 +57,11 @@ def _normalise(fc, support, scale, out, shared, p, ROWS: tl.constexpr, WIDTH: tl
     negative = tl.maximum(-value, 0.0)
     negative *= tl.load(base + p + row, mask=row < p, other=0.0)[:, None]
     negative *= tl.load(base + p + column, mask=column < p, other=0.0)[None, :]
-    target = out + (subject * p + row[:, None]) * 2 * p + 2 * column[None, :]
-    tl.store(target, positive, mask=inside)
-    tl.store(target + 1, negative, mask=inside)
+    # Interleaved in registers, so that neighbouring threads write neighbouring numbers.
+    both = tl.arange(0, 2 * WIDTH)
+    target = out + (subject * p + row[:, None]) * 2 * p + both[None, :]
+    keep = (row < p)[:, None] & (both < 2 * p)[None, :]
+    tl.store(target, tl.interleave(positive, negative), mask=keep)
 
 
 @torch.library.custom_op("brio::signed_features", mutates_args=())

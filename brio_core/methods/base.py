@@ -101,7 +101,7 @@ def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
 class Method(nn.Module):
     """A method for one fold.
 
-    ``needs`` names what the features are made of (``fc``, ``bold``, ``covariates``);
+    ``needs`` names what the features are made of (``fc``, ``bold``, ``frames``, ``covariates``);
     ``features_are_shared`` says that :meth:`features` uses nothing fitted on the fold.
     """
 

@@ -35,14 +35,14 @@ def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
         f"{_interval(hero)} ({plural(int(hero['subjects']), 'subject')}, "
         f"{plural(int(hero['sites']), 'site')})"
     ]
-    if len(linear):
-        kind = "the linear model" if len(linear) == 1 else "the best of the linear models"
-        parts.append(f"{kind}, {linear.iloc[0]['label']}, {_interval(linear.iloc[0])}")
-    if len(others):
-        kind = "" if len(others) == 1 else f"the best of the {len(others)} other methods, "
-        parts.append(
-            f"{kind}{others.iloc[0]['label']}{',' if kind else ''} {_interval(others.iloc[0])}"
-        )
+    for rest, kind in ((linear, "linear models"), (others, "other methods")):
+        if len(rest) == 1:
+            parts.append(f"{rest.iloc[0]['label']} reaches {_interval(rest.iloc[0])}")
+        elif len(rest):
+            best = rest.iloc[0]
+            parts.append(
+                f"the best of {len(rest)} {kind}, {best['label']}, reaches {_interval(best)}"
+            )
     sentences = ["; ".join(parts) + "."]
     if len(ranked) > 1:
         sentences.append(_winner(ranked, hero))
@@ -50,7 +50,7 @@ def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
     again = seen[seen["variant"] == hero["variant"]]
     if len(again):
         sentences.append(
-            f"Where sites were seen in training, {hero['label']} reaches {_interval(again.iloc[0])}."
+            f"On sites seen in training {hero['label']} reaches {_interval(again.iloc[0])}."
         )
     return " ".join(sentences)
 

@@ -14,11 +14,12 @@ from brio_core.errors import BrioError
 from brio_core.files import read_json
 from brio_core.reporting.headline import headlines
 from brio_core.reporting.results import (
+    PROTOCOLS,
     cohort_title,
     in_paper_order,
     ordered,
     protocol_title,
-    read_meta,
+    read_cells,
     read_summaries,
 )
 from brio_core.reporting.results_table import PERMUTED, permuted_rows, verdict
@@ -77,7 +78,7 @@ def render(
     rows = read_summaries(summaries)
     is_permuted = rows["protocol"].str.fullmatch(PERMUTED.pattern)
     true, permuted = rows[~is_permuted], rows[is_permuted]
-    metas = [read_meta(folder) for folder in runs]
+    cells = read_cells(runs)
     folder = Path(out).parent
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent),
@@ -87,28 +88,37 @@ def render(
         lstrip_blocks=True,
     )
     return environment.get_template(template.name).render(
-        cohorts=[cohort_title(datasets, name) for name in ordered(m["cohort"] for m in metas)],
-        facts=_facts(metas, rows, datasets),
+        cohorts=[
+            cohort_title(datasets, name) for name in ordered(cell["cohort"] for cell in cells)
+        ],
+        facts=_facts(cells, rows, datasets),
         headlines=headlines(true, datasets),
         verdict=verdict(permuted_rows(permuted)) if len(permuted) else "",
         tables=[read_json(path) for path in tables],
         figures=[read_picture(path) for path in figures],
-        efficiency=efficiency_table(true, metas, datasets).as_dict(),
-        versions=_versions(metas),
-        config=Path(config).read_text(encoding="utf-8"),
+        efficiency=efficiency_table(true, cells, datasets).as_dict(),
+        versions=_versions(cells),
+        config=_text(config),
         config_name=_link(config, folder),
         files=_files(tables, figures, summaries, config, folder),
         command=command,
-        cell=f"{runs[0]}/predictions.csv",
+        cell=f"{cells[0]['folder']}/predictions.csv",
     )
 
 
-def _facts(metas: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[str, str]]:
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+
+
+def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[str, str]]:
     cohorts = rows.drop_duplicates("cohort")
-    finished = max((meta.get("finished", "") for meta in metas), default="")
-    seconds = sum(meta.get("seconds", 0) for meta in metas)
-    seeds = len({meta["seed"] for meta in metas})
-    variants = len({meta["variant"] for meta in metas})
+    finished = max(cell["finished"] or "" for cell in cells)
+    seconds = sum(cell["seconds"] or 0 for cell in cells)
+    seeds = len({cell["seed"] for cell in cells})
+    variants = len({cell["variant"] for cell in cells})
     people = ", ".join(
         f"{plural(int(row['subjects']), 'subject')} of {plural(int(row['sites']), 'site')}"
         + (f" ({cohort_title(datasets, row['cohort'])})" if len(cohorts) > 1 else "")
@@ -116,18 +126,19 @@ def _facts(metas: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[
     )
     return [
         ("Data", people),
-        ("Protocols", ", ".join(map(_protocol, ordered(m["protocol"] for m in metas)))),
-        ("Training", f"{plural(len(metas), 'cell')}: {plural(variants, 'method or variant')}, "
+        ("Protocols", _protocols(ordered((cell["protocol"] for cell in cells), tuple(PROTOCOLS)))),
+        ("Training", f"{plural(len(cells), 'cell')}: {plural(variants, 'method')}, "
                      f"{plural(seeds, 'seed')}"),
         ("Finished", _date(finished)),
         ("Training time", _duration(seconds)),
-        ("Hardware", ", ".join(ordered(str(meta.get("device", "unknown")) for meta in metas))),
+        ("Hardware", ", ".join(ordered(str(cell["device"] or "unknown") for cell in cells))),
     ]  # fmt: skip
 
 
-def _protocol(name: str) -> str:
-    match = PERMUTED.fullmatch(name)
-    return f"permuted labels {match[2]}" if match else protocol_title(name)
+def _protocols(names: list[str]) -> str:
+    true = [protocol_title(name) for name in names if not PERMUTED.fullmatch(name)]
+    permuted = len(names) - len(true)
+    return ", ".join(true + ([plural(permuted, "permutation") + " of labels"] if permuted else []))
 
 
 def _date(text: str) -> str:
@@ -140,21 +151,18 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _versions(metas: list[dict]) -> list[tuple[str, str]]:
+def _versions(cells: list[dict]) -> list[tuple[str, str]]:
     """Versions over all cells; several if cells were trained with different ones."""
     found: dict[str, list[str]] = {}
-    for meta in metas:
-        for name, version in meta.get("versions", {}).items():
+    for cell in cells:
+        for name, version in (cell["versions"] or {}).items():
             found.setdefault(name, []).append(str(version))
     return [(name, ", ".join(ordered(versions))) for name, versions in found.items()]
 
 
-def efficiency_table(rows: pd.DataFrame, metas: list[dict], datasets: dict) -> Table:
+def efficiency_table(rows: pd.DataFrame, cells: list[dict], datasets: dict) -> Table:
     """Cost of training as measured by the training jobs themselves."""
-    epochs = {
-        (meta["cohort"], meta["protocol"], meta["variant"]): meta.get("settings", {}).get("epochs")
-        for meta in metas
-    }
+    epochs = {(cell["cohort"], cell["protocol"], cell["variant"]): cell["epochs"] for cell in cells}
     lines, block = [], None
     unique = rows.drop_duplicates(["cohort", "protocol", "variant"])
     for key in ordered(zip(unique["cohort"], unique["protocol"])):

@@ -1,6 +1,5 @@
 """Read what training and the cohort rules have written."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,8 @@ SUMMARY_NUMBERS = (
 META_KEYS = (
     "cohort", "protocol", "variant", "method", "label", "group", "seed", "split_checksum", "folds",
 )  # fmt: skip
+
+CELL_KEYS = ("cohort", "protocol", "variant", "seed")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,31 @@ def read_meta(folder: str | Path) -> dict:
         if key not in meta:
             raise BrioError(f"{path} has no {key!r}; delete {folder} and run again")
     return meta
+
+
+def read_cells(paths: Sequence[str | Path]) -> list[dict]:
+    """What the overview page says about cells, each once.
+
+    A path is a run folder or a ``.cells.json`` of many: a thousand folders would not fit into one
+    command.
+    """
+    cells: dict[tuple, dict] = {}
+    for path in paths:
+        found = [cell_record(path)] if Path(path).is_dir() else read_json(path)
+        for cell in found:
+            cells.setdefault(tuple(cell[key] for key in CELL_KEYS), cell)
+    return list(cells.values())
+
+
+def cell_record(folder: str | Path) -> dict:
+    """The few entries of meta.json that tell when, where and with what a cell was trained."""
+    meta = read_meta(folder)
+    return {
+        "folder": str(folder),
+        **{key: meta[key] for key in CELL_KEYS},
+        "epochs": meta.get("settings", {}).get("epochs"),
+        **{key: meta.get(key) for key in ("device", "versions", "seconds", "finished")},
+    }
 
 
 def read_run(folder: str | Path) -> Run:
@@ -142,11 +168,3 @@ def cohort_title(datasets: dict, cohort: str) -> str:
 def protocol_title(protocol: str) -> str:
     """What a protocol is called in a heading."""
     return PROTOCOLS.get(protocol, protocol)
-
-
-def datasets_argument(text: str) -> dict:
-    """An argparse type: cohort names and their dataset settings (title, task, label) as JSON."""
-    value = json.loads(text)
-    if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
-        raise ValueError("expected a JSON object of objects")
-    return value

@@ -211,7 +211,7 @@ def verdict(rows: pd.DataFrame) -> str:
     if outside.empty:
         return (
             f"With permuted labels the interval of {_all(len(rows))} contains chance (0.5): "
-            "the pipeline hands no label from test to training."
+            "there is no sign of labels leaking from test to training."
         )
     names = ", ".join(
         f"{row['label']} ({percent(row['auc_low'])}–{percent(row['auc_high'])} %)"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 NOT_RUN = "not run"
+WIDE = 8
 
 
 @dataclass(frozen=True)
@@ -136,16 +137,18 @@ def _tex_cell(cell: Cell) -> str:
 
 
 def latex(table: Table, label: str) -> str:
-    """A float that needs the booktabs package."""
+    """A float that needs the booktabs and graphicx packages; wide tables are scaled to the page."""
     width = len(table.columns)
-    align = "".join("l" if i in table.left else "r" for i in range(width))
+    kinds = {i: r"p{0.3\textwidth}" if i else "l" for i in table.left}
+    align = "".join(kinds.get(i, "r") for i in range(width))
+    is_wide = width > WIDE
     lines = [
-        r"% needs \usepackage{booktabs} and \usepackage[utf8]{inputenc}",
+        r"% needs \usepackage{booktabs,graphicx} and \usepackage[utf8]{inputenc}",
         r"\begin{table*}[t]",
         r"\centering\small",
         rf"\caption{{{tex_text(table.title)}. {tex_text(table.caption)}}}",
         rf"\label{{tab:{label}}}",
-        rf"\begin{{tabular}}{{{align}}}",
+        (r"\resizebox{\textwidth}{!}{" if is_wide else "") + rf"\begin{{tabular}}{{{align}}}",
         r"\toprule",
     ]
     if table.spans:
@@ -159,7 +162,7 @@ def latex(table: Table, label: str) -> str:
             lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{name}}}}} \\")
         else:
             lines.append(" & ".join(map(_tex_cell, row.cells)) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if is_wide else "")]
     for note in table.notes:
         lines.append(rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize {tex_text(note)}}}")
     return "\n".join([*lines, r"\end{table*}"]) + "\n"

@@ -1,10 +1,14 @@
 """Stand-in results: what training writes, drawn from a model of scores instead of a training."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[2]
 SITES = ("Alder", "Birch", "Cedar", "Elm", "Fir", "Hazel", "Maple")
 METHODS = {
     "gcn": ("GCN", "General GNNs", 0.7),
@@ -12,6 +16,13 @@ METHODS = {
     "linear-correlation": ("Linear (correlation)", "Linear", 1.5),
 }
 DATASET = {"title": "Demo cohort (synthetic)", "task": "patient vs. control"}
+
+
+def run_program(name: str, *arguments: object) -> subprocess.CompletedProcess:
+    """Run ``scripts/<name>.py`` as a user would."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def cohort(sites=SITES, per_site=14, seed=0):
@@ -129,7 +140,7 @@ def write_cohort(root: Path, cohort_name: str = "demo", sites=SITES, per_site=14
         people.append(f"{one}\t{where}\t{which}\t{age:.1f}\tM\t0.12\t2.0\tn/a\t{one}.nii.gz")
         count = frames[where]
         rows.append(f"{one}\t{where}\t{which}\tyes\t\t{count}\t{count - lost}\t0")
-    reasons = ("40 frames are left, 60 are needed", "the image is missing", "the image is empty")
+    reasons = ("too few frames: 40 of 60", "image missing: bold.nii.gz", "image empty: 0 bytes")
     for number, name in enumerate(sites[:5]):
         reason = reasons[number % len(reasons)]
         rows.append(f"bad-{number}\t{name}\t1\tno\t{reason}\tn/a\tn/a\tn/a")

@@ -28,6 +28,7 @@ def code_version(*names: str, root: Path = ROOT) -> str:
     return digest.hexdigest()[:16]
 
 
+@lru_cache
 def method_files(method: str, root: Path = ROOT) -> tuple[str, ...]:
     """The files of a method: one module, or all modules of its package; none if planned."""
     module = root / "brio_core" / "methods" / method.replace("-", "_")

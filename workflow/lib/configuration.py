@@ -5,7 +5,7 @@ are left out take the defaults of workflow/schemas. All mistakes are found here,
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -80,23 +80,29 @@ def default_configfile() -> str:
     return str(next((path for path in paths if path.is_file()), paths[-1]))
 
 
-def load_or_exit(config: dict, files: Sequence[str | Path], checked: bool) -> Configuration:
+def load_or_exit(workflow) -> Configuration:
     """:func:`load`, but a mistake ends Snakemake with one sentence and without a trace."""
+    files = [Path(file) for file in workflow.configfiles]
+    words = workflow.config_settings.config
     try:
-        return load(config, [Path(file) for file in files], checked)
+        return load(workflow.config, files, words, checked=workflow.is_main_process)
     except ConfigurationError as error:
         sys.exit(f"error: {error}")
 
 
-def load(config: dict, files: Sequence[Path] = (), checked: bool = True) -> Configuration:
-    """Resolve ``config``, as merged from ``files`` and the command line.
+def load(
+    config: dict, files: Sequence[Path] = (), words: Container[str] = (), checked: bool = True
+) -> Configuration:
+    """Resolve ``config``, as merged from ``files`` and the keys ``words`` of the command line.
 
     Jobs of a cluster pass ``checked=False``: the process that submitted them has checked.
     """
-    where = _origin(files)
+    where = _origin(files, words)
     if checked:
         check(config, schema("config"), where)
     settings = filled(config, schema("config"))
+    for key in ("results", "data_dir"):
+        settings[key] = str(Path(settings[key]))
     if settings["methods"] == "all":
         settings["methods"] = names("methods")
     for key, kind in (
@@ -118,14 +124,14 @@ def load(config: dict, files: Sequence[Path] = (), checked: bool = True) -> Conf
     return configuration
 
 
-def _origin(files: Sequence[Path]) -> Callable[[str | None], str]:
-    """A function that names the file which a top-level key comes from; later files win."""
+def _origin(files: Sequence[Path], words: Container[str]) -> Callable[[str | None], str]:
+    """A function that names the place which a top-level key comes from; the last one wins."""
 
     def where(key: str | None) -> str:
-        for path in reversed(files):
+        for path in () if key in words else reversed(files):
             if key is None or key in read_yaml(path):
                 return shown(path)
-        return "--config on the command line"
+        return "--config"
 
     return where
 

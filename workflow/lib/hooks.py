@@ -16,49 +16,74 @@ if TYPE_CHECKING:
     from workflow.lib.paths import Paths
 
 RAW_DATA_RULES = ("candidates", "extract", "assemble")
+REPORTED_RULES = ("table", "figure", "index")
 
 
-def prepare_dry_run(workflow, configuration: "Configuration", paths: "Paths") -> None:
-    """Let a dry run end with its cost, and without a report.
+def prepare(workflow, configuration: "Configuration", paths: "Paths") -> None:
+    """Let a dry run end with its cost, and write a report only where there is something to show.
 
-    The profile asks for a report after the run. Snakemake 9.27 takes that for dry runs too and
-    then fails, because there are no results to show.
+    The profile asks for a report after the run. Snakemake 9.27 then also reports on dry runs, where
+    it fails because there are no results, and on single files, where it would replace the report of
+    the last full run by an empty one.
     """
-    if workflow.output_settings.dryrun and workflow.is_main_process:
-        workflow.create_report = lambda **settings: None
+    if not workflow.is_main_process:
+        return
+    create_report = workflow.create_report
+
+    def create_report_of_results(**settings) -> None:
+        after_run = workflow.scheduler is not None
+        if after_run and (workflow.dryrun or not _shows_something(workflow)):
+            return
+        create_report(**settings)
+
+    workflow.create_report = create_report_of_results
+    if workflow.output_settings.dryrun:
         atexit.register(costs.print_costs, workflow, configuration, paths)
+
+
+def _shows_something(workflow) -> bool:
+    return any(job.rule.name in REPORTED_RULES for job in workflow.dag.jobs)
 
 
 def prepare_run(workflow, configuration: "Configuration", paths: "Paths") -> None:
     """Stop before the first job if something it needs is not there; record the configuration."""
-    jobs = list(workflow.dag.needrun_jobs())
-    planned = {
-        method["label"]: None
-        for job in jobs
-        if job.rule.name == "train"
-        for method in [configuration.method_of(job.wildcards.variant)]
-        if method["planned"]
-    }
-    if planned:
-        sys.exit(
-            f"error: no code yet for {', '.join(planned)}; remove them from 'methods' in the "
-            "configuration or from the experiment (a dry run can plan with them)"
-        )
-    cohorts = {job.wildcards.cohort: None for job in jobs if job.rule.name in RAW_DATA_RULES}
-    found = (
-        missing_data(configuration.datasets[cohort], configuration.settings["data_dir"])
-        for cohort in cohorts
-    )
-    missing = [text for text in found if text]
-    if missing:
-        advice = "Get them, or remove the cohorts from 'cohorts' in the configuration."
-        sys.exit("\n".join(["error: the data of these cohorts are missing.", *missing, advice]))
+    jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
+    cohorts = {wildcards.cohort for rule, wildcards in jobs if rule in RAW_DATA_RULES}
+    variants = {wildcards.variant for rule, wildcards in jobs if rule == "train"}
+    problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
+    if problems and not workflow.touch:
+        sys.exit("\n".join(problems))
     write_run_config(configuration, paths)
+
+
+def _missing_data(configuration: "Configuration", cohorts: set[str]) -> list[str]:
+    data_dir = configuration.settings["data_dir"]
+    found = [
+        missing_data(dataset, data_dir)
+        for cohort, dataset in configuration.datasets.items()
+        if cohort in cohorts
+    ]
+    missing = [text for text in found if text]
+    if not missing:
+        return []
+    advice = "Get them, or remove these cohorts from 'cohorts' in the configuration."
+    return ["error: the data of some cohorts are missing.", *missing, advice]
+
+
+def _missing_code(configuration: "Configuration", variants: set[str]) -> list[str]:
+    needed = {configuration.variants[variant][0] for variant in variants}
+    planned = [name for name in sorted(needed) if configuration.methods[name]["planned"]]
+    if not planned:
+        return []
+    return [
+        f"error: some methods are planned but have no code yet: {', '.join(planned)}.",
+        "Remove them from 'methods' in the configuration or from the experiment.",
+    ]
 
 
 def write_run_config(configuration: "Configuration", paths: "Paths") -> None:
     """Keep the resolved configuration beside the results, in one step."""
-    path = Path(paths.results) / "run_config.yaml"
+    path = Path(paths.run_config)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(".run_config.yaml.partial")
     text = yaml.safe_dump(configuration.resolved(), sort_keys=False, allow_unicode=True, width=100)

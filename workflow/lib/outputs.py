@@ -76,10 +76,14 @@ def output_names(
 
 
 def output_files(
-    configuration: "Configuration", paths: Paths, kind: str, experiments: tuple[str, ...]
+    configuration: "Configuration",
+    paths: Paths,
+    kind: str,
+    experiments: tuple[str, ...],
+    *formats: str,
 ) -> list[str]:
-    """All files of the tables or figures of some experiments."""
+    """The files of the tables or figures of some experiments, in all formats or the given."""
     path = {"tables": paths.table, "figures": paths.figure}[kind]
-    formats = {"tables": TABLE_FORMATS, "figures": FIGURE_FORMATS}[kind]
+    formats = formats or {"tables": TABLE_FORMATS, "figures": FIGURE_FORMATS}[kind]
     names = output_names(configuration, kind, experiments)
     return [path(name, suffix) for name in names for suffix in formats]

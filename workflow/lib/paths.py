@@ -51,3 +51,8 @@ class Paths:
     def overview(self) -> str:
         """The page that shows everything."""
         return f"{self.results}/index.html"
+
+    @property
+    def run_config(self) -> str:
+        """The resolved configuration."""
+        return f"{self.results}/run_config.yaml"

@@ -23,9 +23,7 @@ rule diagnose:
         cohort_dir=subpath(input.fc, parent=True),
         run_dir=subpath(input.meta, parent=True),
         settings=as_json(CONFIG.settings["diagnostics"]),
-        code=lambda wildcards: code_version(
-            "scripts/diagnose.py", *method_files(CONFIG.variants[wildcards.variant][0])
-        ),
+        code=method_code("scripts/diagnose.py"),
     shell:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --run-dir {params.run_dir:q}"

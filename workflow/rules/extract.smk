@@ -1,30 +1,3 @@
-from workflow.lib.sources import DEMO, described, source_files, table_path
-
-
-def raw_data(wildcards):
-    """What a change of should be noticed: the demo that is made here, or the list of subjects.
-
-    Absent files are left out, so that a plan can be made before the data are there.
-    """
-    if wildcards.cohort == DEMO:
-        return rules.make_demo.output.folder
-    table = table_path(CONFIG.datasets[wildcards.cohort], CONFIG.settings["data_dir"])
-    return str(table) if table.is_file() else []
-
-
-def dataset_json(wildcards):
-    return as_json(described(CONFIG.datasets[wildcards.cohort]))
-
-
-def imaging_code(script):
-    """The script and the reader of the cohort's kind of source, which is imported by name."""
-
-    def version(wildcards):
-        return code_version(script, *source_files(CONFIG.datasets[wildcards.cohort]))
-
-    return version
-
-
 rule candidates:
     input:
         raw=raw_data,

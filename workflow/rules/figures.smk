@@ -26,7 +26,7 @@ rule figure:
         program=lambda wildcards: item(CONFIG, "figures", wildcards.figure)["program"],
         options=lambda wildcards: input_options("figures", wildcards.figure),
         heading=lambda wildcards: heading("figures", wildcards.figure),
-        datasets=lambda wildcards: as_json(shown("figures", wildcards.figure)),
+        datasets=lambda wildcards: datasets_json("figures", wildcards.figure),
         prefix=subpath(output.png, strip_suffix=".png"),
         code=lambda wildcards: code_version(
             f"scripts/figures/{item(CONFIG, 'figures', wildcards.figure)['program']}.py"

@@ -1,7 +1,9 @@
 rule index:
     input:
-        tables=output_files(CONFIG, PATHS, "tables", ACTIVE),
-        figures=output_files(CONFIG, PATHS, "figures", ACTIVE),
+        tables=output_files(CONFIG, PATHS, "tables", ACTIVE, "json"),
+        figures=output_files(CONFIG, PATHS, "figures", ACTIVE, "png"),
+        summaries=active_summaries,
+        meta=lambda wildcards: [f"{run}/meta.json" for run in active_runs(wildcards)],
     output:
         page=report(
             "<results>/index.html",
@@ -17,12 +19,18 @@ rule index:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=4000,
         runtime=30,
     params:
-        results=CONFIG.settings["results"],
-        experiments=as_json({name: CONFIG.experiments[name] for name in ACTIVE}),
-        code=code("scripts/overview.py"),
+        runs=active_runs,
+        # Written before the first job of every run; its content is tracked here.
+        config=PATHS.run_config,
+        resolved=lambda wildcards: hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest(),
+        datasets=lambda wildcards: as_json({name: about(name) for name in CONFIG.datasets}),
+        command=command_line(),
+        code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
     shell:
-        "{RUN}/overview.py --results {params.results:q} --experiments {params.experiments:q}"
+        "{RUN}/overview.py --tables {input.tables:q} --figures {input.figures:q}"
+        " --summaries {input.summaries:q} --runs {params.runs:q} --config {params.config:q}"
+        " --datasets {params.datasets:q} --command {params.command:q}"
         " --out {output.page:q} > {log:q} 2>&1"

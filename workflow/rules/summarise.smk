@@ -1,7 +1,3 @@
-def summarised_runs(wildcards):
-    return summary_cells(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
-
-
 rule summarise:
     input:
         predictions=lambda wildcards: [

@@ -1,14 +1,3 @@
-def trains_on(wildcards):
-    """The device of a cell. It is a resource and no parameter: another machine retrains nothing."""
-    uses_gpu = CONFIG.method_of(wildcards.variant)["gpu"]
-    return CONFIG.settings["device"] if uses_gpu else "cpu"
-
-
-def train_code(wildcards):
-    method = CONFIG.variants[wildcards.variant][0]
-    return code_version("scripts/train.py", *method_files(method))
-
-
 rule train:
     input:
         participants="<results>/cohorts/{cohort}/participants.tsv",
@@ -38,7 +27,7 @@ rule train:
         cohort_dir=subpath(input.fc, parent=True),
         out_dir=subpath(output.meta, parent=True),
         method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
-        code=train_code,
+        code=method_code("scripts/train.py"),
     shell:
         "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --variant {wildcards.variant:q}"

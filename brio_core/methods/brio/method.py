@@ -190,15 +190,14 @@ class Brio(GradientMethod):
         if step == 0:
             stack.buffers["anchored"].copy_(stack.call("assign"))
         if step >= 0 and step % settings.refresh_interval == 0 and settings.lambda_env > 0:
-            cls.refresh(stack, sources, settings, step // settings.refresh_interval)
+            sources.refresh.fill_(step // settings.refresh_interval)
+            sources.replay("refresh", lambda: cls.refresh(stack, sources, settings))
 
     @classmethod
-    def refresh(
-        cls, stack: FoldStack, sources: Sources, settings: BrioSettings, number: int
-    ) -> None:
+    def refresh(cls, stack: FoldStack, sources: Sources, settings: BrioSettings) -> None:
         """Qualify all training subjects of every fold under one snapshot of the model."""
         fold = torch.arange(len(stack), device=stack.device)[:, None]
-        contributions = cls.source_contributions(stack, sources, settings, number)
+        contributions = cls.source_contributions(stack, sources, settings)
         qualification = qualify(
             contributions[fold, sources.rows],
             sources.site,
@@ -215,7 +214,7 @@ class Brio(GradientMethod):
 
     @classmethod
     def source_contributions(
-        cls, stack: FoldStack, sources: Sources, settings: BrioSettings, number: int
+        cls, stack: FoldStack, sources: Sources, settings: BrioSettings
     ) -> Tensor:
         """Contributions (F, N, K + 1, J); rows of subjects that a fold does not train on stay 0."""
         # Without RS or QG support is not used, so one full-scan column is enough.
@@ -230,7 +229,7 @@ class Brio(GradientMethod):
         if n_resamples == 0:
             return contributions
         chunks = sources.reestimates(
-            n_resamples, number, settings.block_length_scale, GRAPHS_AT_ONCE
+            n_resamples, sources.refresh, settings.block_length_scale, GRAPHS_AT_ONCE
         )
         for chunk in chunks:
             fc = chunk.fc.flatten(0, 1)

@@ -47,7 +47,8 @@ def draw(summaries: Sequence[str], sites: Sequence[str], datasets: dict, out_pre
     style = ROOMY if shape[1] <= 2 else DENSE
     limits = min(0.4, np.floor(10 * folds["auc"].min()) / 10), np.ceil(10 * folds["auc"].max()) / 10
     inches = shape[0] * (0.55 + style.row * (height[-1] + 1.2)) + 0.15
-    figure, axes = plotting.new_figure(plotting.PAGE, inches, *shape, sharex=True, sharey=True)
+    width = plotting.PAGE if shape[1] > 1 else 0.75 * plotting.PAGE
+    figure, axes = plotting.new_figure(width, inches, *shape, sharex=True, sharey=True)
     for (row, column), axis in np.ndenumerate(axes):
         cohort = cohorts[0 if single else column]
         protocol = protocols[column if single else row]
@@ -83,7 +84,7 @@ def _heights(groups: list[str]) -> list[float]:
 def _panel(
     axis: Axes, rows: pd.DataFrame, folds: pd.DataFrame, height: dict[str, float], style: Style
 ) -> None:
-    axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
+    axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
     axis.grid(axis="x")
     if style.numbers:
         _beside(axis, (1.0, 1.0), (7, 6), "mean [95 %]", plotting.FAINT, "axes fraction")

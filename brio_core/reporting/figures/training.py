@@ -73,7 +73,7 @@ def _panel(axis: Axes, runs: pd.DataFrame) -> None:
     colour = plotting.group_colour(runs["group"].iloc[0])
     curves = [curve for run in runs["curves"] for curve in run]
     epoch, auc = np.array([pair for run in runs["selected"] for pair in run], float).T
-    axis.axhline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
+    axis.axhline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
     axis.grid(axis="y")
     if not runs["trained"].all():
         axis.plot(np.linspace(-0.3, 0.3, len(auc)), np.sort(auc), "o", color=colour, markersize=3)

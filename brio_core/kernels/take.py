@@ -1,0 +1,26 @@
+"""Rows of a large tensor, copied at the speed of memory."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096
+
+
+@triton.jit
+def _take(source, index, out, width, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64)
+    row = tl.load(index + place).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    keep = column < width
+    value = tl.load(source + row * width + column, mask=keep)
+    tl.store(out + place * width + column, value, mask=keep)
+
+
+def take(source: Tensor, index: Tensor) -> Tensor:
+    """``source[index]`` for a contiguous float32 source (N, ...) and an index (M,)."""
+    width = source[0].numel()
+    out = source.new_empty((len(index), *source.shape[1:]))
+    block = min(BLOCK, triton.next_power_of_2(width))
+    _take[(len(index), triton.cdiv(width, block))](source, index, out, width, BLOCK=block)
+    return out

@@ -1,0 +1,40 @@
+"""Work that is the same every time runs once as Python and then as one CUDA graph."""
+
+from collections.abc import Callable
+
+import torch
+
+
+class Replay:
+    """Call work by name; on a GPU it is captured and replayed, which costs no Python at all.
+
+    Work must read and write the same tensors every time, and must not look at their values.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        self._warm: set[str] = set()
+        self._pool = None
+
+    def __call__(self, name: str, work: Callable[[], None]) -> None:
+        if self._device.type != "cuda":
+            work()
+        elif name in self._graphs:
+            self._graphs[name].replay()
+        elif name not in self._warm:
+            # The first time sets up kernels and workspaces, which a capture must not do.
+            self._warm.add(name)
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                work()
+            torch.cuda.current_stream().wait_stream(side)
+        else:
+            graph = torch.cuda.CUDAGraph()
+            # One pool for all graphs: they never run at the same time.
+            with torch.cuda.graph(graph, pool=self._pool):
+                work()
+            self._pool = graph.pool()
+            self._graphs[name] = graph
+            graph.replay()
