@@ -175,6 +175,20 @@ def circular_block_indices(
     return block_indices(n_frames, block_length, fold_in(key, torch.arange(n_resamples).to(device)))
 
 
+def ragged_block_indices(
+    frames: Tensor, block_length: Tensor, keys: Tensor, max_frames: int
+) -> Tensor:
+    """The indices of :func:`block_indices` for scans of different lengths, (N, K, T_max).
+
+    Positions beyond a scan's own ``frames`` hold 0.
+    """
+    total, length = frames[:, None, None], block_length[:, None, None]
+    position = torch.arange(max_frames, device=keys.device)
+    uniform = uniform_at(keys[..., None], position // length)
+    index = ((uniform * total).long() + position % length) % total
+    return index * (position < total)
+
+
 def block_multiplicities(
     frames: Tensor, block_length: Tensor, keys: Tensor, max_frames: int
 ) -> Tensor:

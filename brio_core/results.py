@@ -141,6 +141,15 @@ def write_history(path: Path, results: Sequence[FoldResult]) -> None:
     write_text(path, _csv(("fold", "epoch", *names), rows))
 
 
+def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Write a CSV file with one row per record; numbers keep nine digits."""
+    rows = [
+        [f"{value:.9g}" if isinstance(value, float) else value for value in record.values()]
+        for record in records
+    ]
+    write_text(path, _csv(list(records[0]), rows))
+
+
 def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -14,10 +14,12 @@ from torch import Tensor
 
 from brio_core import kernels
 from brio_core.cohort import Cohort
+from brio_core.connectivity import standardise
 from brio_core.replay import Replay
 from brio_core.resampling import (
     block_multiplicities,
     clipped_block_length,
+    ragged_block_indices,
     reestimated_connectivity,
     refresh_keys,
     round_half_up,
@@ -50,11 +52,27 @@ class Scans:
         self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
     ) -> Tensor:
         """``n_resamples`` FC re-estimates of every subject in ``rows``, Eq. (fc_reestimation)."""
+        draw = self._draw(rows, block_length, refresh, n_resamples)
+        weights = block_multiplicities(*draw, self.bold.shape[1])
+        return reestimated_connectivity(self.bold[rows], weights)
+
+    def resample(
+        self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
+    ) -> Tensor:
+        """The resampled series behind :meth:`reestimate`, (n, K, T_max, P), standardised anew."""
+        draw = self._draw(rows, block_length, refresh, n_resamples)
+        index = ragged_block_indices(*draw, self.bold.shape[1])
+        series = self.bold[rows[:, None, None], index]
+        inside = torch.arange(self.bold.shape[1], device=rows.device) < draw[0][:, None, None]
+        # Non-finite frames are ignored by the standardisation and come back as zeros.
+        return standardise(series.where(inside[..., None], torch.nan))
+
+    def _draw(
+        self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
         frames = self.frames[rows]
         keys = refresh_keys(self.keys[rows], block_length, refresh, n_resamples)
-        lengths = clipped_block_length(block_length, frames)
-        weights = block_multiplicities(frames, lengths, keys, self.bold.shape[1])
-        return reestimated_connectivity(self.bold[rows], weights)
+        return frames, clipped_block_length(block_length, frames), keys
 
 
 class Sources:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from brio_core import kernels
+
 
 def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
     """The shared assignment Pi (Eq. shared_assignment) from final logits (..., J, P).
@@ -17,6 +19,16 @@ def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
     Log-domain Sinkhorn towards row masses 1/J and column masses 1/P. Columns are scaled last, so
     what the iterations leave is an error of the rows: see :func:`marginal_error`.
     """
+    if kernels.usable(similarity):
+        from brio_core.kernels import assignment as fused
+
+        if fused.fits(similarity):
+            return fused.balanced_assignment(similarity, iterations)
+    return balanced_assignment_plain(similarity, iterations)
+
+
+def balanced_assignment_plain(similarity: Tensor, iterations: int) -> Tensor:
+    """:func:`balanced_assignment` in torch operations, for any device, dtype and size."""
     n_rows, n_columns = similarity.shape[-2:]
     row = torch.zeros_like(similarity[..., 0])
     column = torch.zeros_like(similarity[..., 0, :])
@@ -88,7 +100,7 @@ def solve(cost: Tensor, epsilon: float, iterations: int, symmetric: bool = False
     """
     cost = cost.detach()
     with torch.no_grad():
-        if cost.is_cuda and cost.dtype == torch.float32:
+        if kernels.usable(cost):
             from brio_core.kernels import sinkhorn as fused
 
             if fused.fits(cost):

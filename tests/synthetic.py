@@ -1,58 +1,46 @@
 """Small cohorts in memory, for tests that need no files."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import torch
+import yaml
 
 from brio_core.cohort import Cohort, Rois, Series
 from brio_core.connectivity import fisher_z_connectivity
+from brio_core.methods import registry
 from brio_core.problem import Problem, read_folds
 from brio_core.splits import make_split
 
-TRAINING = {
+METHODS = Path(__file__).parents[1] / "config" / "methods"
+# Applied to the common preset of any method that has the setting: enough to go through every
+# phase of training within a second.
+SMALL = {
     "epochs": 6,
     "patience": 0,
     "first_epoch": 3,
-    "sampler": "shuffled",
     "batch_size": 16,
     "subjects_per_cell": 2,
     "learning_rate": 3e-3,
-    "weight_decay": 1e-4,
     "precision": "float32",
+    "hidden": 8,
+    "roi_dim": 4,
+    "factors": 2,
+    "total_factor_dim": 8,
+    "assignment_dim": 4,
+    "reestimates": 3,
+    "refresh_interval": 4,
+    "warmup_epochs": 2,
+    "sinkhorn_iterations": 20,
 }
-SETTINGS = {
-    "gcn": {
-        **TRAINING,
-        "hidden": 8,
-        "layers": 2,
-        "dropout": 0.5,
-        "density": 0.2,
-        "edge_weight": "abs",
-    },
-    "brio": {
-        **TRAINING,
-        "sampler": "balanced",
-        "density": 0.2,
-        "roi_dim": 4,
-        "hidden": 8,
-        "layers": 2,
-        "factors": 2,
-        "total_factor_dim": 8,
-        "assignment_dim": 4,
-        "temperature": 0.1,
-        "assignment_iterations": 60,
-        "reestimates": 3,
-        "refresh_interval": 4,
-        "warmup_epochs": 2,
-        "epsilon": 0.1,
-        "sinkhorn_iterations": 20,
-        "lambda_env": 1.0,
-        "stabiliser": 1e-8,
-        "block_length_scale": 1.0,
-        "without": "none",
-    },
-    "linear-correlation": {"penalties": [1e-3, 1e-1, 10.0]},
-}
+
+
+def settings_of(name: str, **overrides: object):
+    """The common preset of a method, shrunk where tests would be slow."""
+    values = yaml.safe_load((METHODS / f"{name}.yaml").read_text())["presets"]["common"]
+    values |= {key: value for key, value in SMALL.items() if key in values}
+    return registry.find(name).Settings.of({**values, **overrides}, name)
 
 
 def make_cohort(
@@ -96,8 +84,6 @@ def make_problem(
     **overrides: object,
 ) -> tuple[Problem, dict]:
     """A cell of a toy cohort for a method, with small settings."""
-    from brio_core.methods import registry
-
     if cohort is None:
         cohort, table = make_cohort()
     split = make_split(table, cohort.name, protocol, 0)
@@ -106,7 +92,7 @@ def make_problem(
         "folds": [{"name": fold["name"], "estimate": 4.0} for fold in split["folds"]],
     }
     method = registry.find(name)
-    settings = method.Settings.of({**SETTINGS[name], **overrides}, name)
+    settings = settings_of(name, **overrides)
     chosen = read_folds(cohort, split, lengths)[folds]
     device = torch.device("cpu")
     return Problem(cohort, split, chosen, method, settings, variant or name, seed, device), split

@@ -13,7 +13,8 @@ ELEMENTS_PER_WARP = 512
 
 
 @triton.jit
-def _logsumexp2(values, axis: tl.constexpr):
+def logsumexp2(values, axis: tl.constexpr):
+    """log2 of the sum of powers of 2 along an axis."""
     largest = tl.max(values, axis)
     return largest + tl.log2(tl.sum(tl.exp2(values - tl.expand_dims(largest, axis)), axis))
 
@@ -55,16 +56,16 @@ def _sinkhorn(
     phi = tl.zeros((PACK, ROWS), tl.float32)
     psi = tl.zeros((PACK, COLUMNS), tl.float32)
     for _ in range(iterations):
-        update = _logsumexp2(scaled - psi[:, None, :], 2) - log2_m
+        update = logsumexp2(scaled - psi[:, None, :], 2) - log2_m
         if SYMMETRIC:
             # Both copies of the one potential take the averaged step from the old one: the
             # transposed reduction is cheaper than moving a row potential to the columns.
-            transposed = _logsumexp2(scaled - phi[:, :, None], 1) - log2_n
+            transposed = logsumexp2(scaled - phi[:, :, None], 1) - log2_n
             phi = tl.where(is_row, (phi + update) * 0.5, 0.0)
             psi = tl.where(is_column, (psi + transposed) * 0.5, 0.0)
         else:
             phi = tl.where(is_row, update, 0.0)
-            update = _logsumexp2(scaled - phi[:, :, None], 1) - log2_n
+            update = logsumexp2(scaled - phi[:, :, None], 1) - log2_n
             psi = tl.where(is_column, update, 0.0)
 
     plan = tl.exp2(scaled - phi[:, :, None] - psi[:, None, :] - log2_n - log2_m)

@@ -48,7 +48,7 @@ class Gcn(GradientMethod):
         super().__init__(settings, n_rois, n_sites)
         widths = [n_rois] + [settings.hidden] * settings.layers
         self.convolutions = nn.ModuleList(
-            DenseGcn(before, after) for before, after in pairwise(widths)
+            DenseGcn(before, after, bias=False) for before, after in pairwise(widths)
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in widths[1:])
         self.head = nn.Linear(settings.hidden, 1)

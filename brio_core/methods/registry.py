@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import pkgutil
 
 from brio_core.errors import BrioError
 from brio_core.methods.base import Method
@@ -23,3 +24,10 @@ def find(name: str) -> type[Method]:
         ):
             return value
     raise BrioError(f"{path} defines no Method whose name is {name!r}")
+
+
+def names() -> list[str]:
+    """All methods that have code, in alphabetical order."""
+    package = importlib.import_module(__package__)
+    modules = (info.name for info in pkgutil.iter_modules(package.__path__))
+    return sorted(name.replace("_", "-") for name in modules if name not in ("base", "registry"))

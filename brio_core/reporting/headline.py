@@ -72,7 +72,8 @@ def _chance(ranked: pd.DataFrame) -> list[str]:
     below = ranked[ranked["pooled_auc_low"] <= 0.5]["label"].tolist()
     if not below:
         return ["All intervals lie above chance (0.50)."] if len(ranked) > 1 else []
-    return [f"The interval of {_names(below)} does not exclude chance (0.50)."]
+    what = "interval of {} does" if len(below) == 1 else "intervals of {} do"
+    return [f"The {what.format(_names(below))} not exclude chance (0.50)."]
 
 
 def _interval(row: pd.Series) -> str:

@@ -102,7 +102,7 @@ def render(
         config_name=_link(config, folder),
         files=_files(tables, figures, summaries, config, folder),
         command=command,
-        cell=f"{cells[0]['folder']}/predictions.csv",
+        one_cell=f"{cells[0]['folder']}/predictions.csv",
     )
 
 

@@ -20,7 +20,6 @@ from brio_core.reporting.tables import (
     Table,
     best,
     is_best,
-    percent,
     plural,
     with_interval,
     with_sd,
@@ -209,19 +208,19 @@ def verdict(rows: pd.DataFrame) -> str:
     """One sentence on the permuted labels, for the overview page."""
     outside = rows[rows["contains_chance"] == "no"]
     if outside.empty:
+        which = "the interval contains" if len(rows) == 1 else f"all {len(rows)} intervals contain"
         return (
-            f"With permuted labels the interval of {_all(len(rows))} contains chance (0.5): "
-            "there is no sign of labels leaking from test to training."
+            f"With permuted labels {which} chance (0.50): there is no sign of labels leaking from "
+            "test to training."
         )
+    several = rows["cohort"].nunique() > 1
     names = ", ".join(
-        f"{row['label']} ({percent(row['auc_low'])}–{percent(row['auc_high'])} %)"
+        f"{row['label']}{' on ' + row['cohort'] if several else ''} "
+        f"[{row['auc_low']:.2f}, {row['auc_high']:.2f}]"
         for _, row in outside.iterrows()
     )
     return (
-        f"With permuted labels {len(outside)} of {len(rows)} intervals miss chance (50 %): {names}."
-        " One in twenty does so without any leak; more than that calls for a closer look."
+        f"With permuted labels {len(outside)} of {plural(len(rows), 'interval')} "
+        f"{'misses' if len(outside) == 1 else 'miss'} chance (0.50): {names}. "
+        "One in twenty does so without any leak; more than that calls for a closer look."
     )
-
-
-def _all(number: int) -> str:
-    return {1: "the one method", 2: "both methods"}.get(number, f"all {number} methods")

@@ -235,3 +235,21 @@ def test_block_length_ignores_constant_rois_and_missing_frames():
         spoilt.append(np.concatenate([np.full((2, 6), np.nan), scan]))
     estimate = estimate_block_length(spoilt, site, label, generator=torch_generator(0))
     assert estimate == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_draws_the_same_frames():
+    frames, lengths = torch.tensor([40, 78, 316]), torch.tensor([7, 7, 8])
+    keys = resampling_keys("cohort", ["a", "b", "c"], 0, 7, 0, 8)
+    on_cpu = block_multiplicities(frames, lengths, keys, 316)
+    on_gpu = block_multiplicities(frames.cuda(), lengths.cuda(), keys.cuda(), 316)
+    assert torch.equal(on_cpu, on_gpu.cpu())
+    bold = torch.randn(3, 316, 20, generator=torch_generator(0))
+    bold = bold * (torch.arange(316)[:, None] < frames[:, None, None])
+    torch.testing.assert_close(
+        reestimated_connectivity(bold.cuda(), on_gpu).cpu(),
+        reestimated_connectivity(bold, on_cpu),
+        atol=1e-5,
+        rtol=1e-4,
+    )

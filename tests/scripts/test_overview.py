@@ -3,6 +3,8 @@
 import html
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -11,7 +13,7 @@ import pytest
 from brio_core.reporting.headline import headlines
 from brio_core.reporting.results import SUMMARY_NUMBERS
 from brio_core.reporting.results_table import permuted_rows, verdict
-from tests.scripts.standins import DATASET, METHODS, run_program, write_cohort, write_run
+from tests.scripts.standins import DATASET, METHODS, ROOT, run_program, write_cohort, write_run
 
 pytest.importorskip("jinja2")
 EVIL = "<script>alert(1)</script>"
@@ -191,6 +193,18 @@ def test_headline_names_whoever_wins():
 def test_verdict_on_permuted_labels_names_what_misses_chance():
     rows = summary(gcn=0.5, brio=0.5).assign(protocol="loso-permuted-1")
     rows = rows.assign(auc_mean=[0.5, 0.7], auc_low=[0.4, 0.6], auc_high=[0.6, 0.8])
-    assert "1 of 2 intervals miss chance (50 %): BRIO (60.0–80.0 %)" in verdict(permuted_rows(rows))
+    assert "1 of 2 intervals misses chance (0.50): BRIO [0.60, 0.80]" in verdict(
+        permuted_rows(rows)
+    )
     fine = permuted_rows(rows[rows["variant"] == "gcn"])
-    assert "contains chance" in verdict(fine)
+    assert "the interval contains chance" in verdict(fine)
+
+
+def test_the_report_needs_neither_torch_nor_imaging():
+    modules = "overview, summary, cohorts, results_table, figures.auc_by_site, figures.training"
+    code = "; ".join(
+        [f"import brio_core.reporting.{module.strip()}" for module in modules.split(",")]
+        + ["import sys", "print({'torch', 'h5py', 'nilearn', 'sklearn'} & set(sys.modules))"]
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "set()\n", result.stdout + result.stderr

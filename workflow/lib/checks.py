@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from workflow.lib.configuration import Configuration
 
 # Targets and rules that an experiment, which is a target itself, must not be called like.
-RESERVED = frozenset(
-    "all demo tables figures overview paper make_demo candidates extract assemble connect split "
-    "blocklength train diagnose summarise table figure".split()
-)
+RESERVED = frozenset({
+    "all", "demo", "paper", "tables", "figures", "overview", "make_demo", "candidates", "extract",
+    "assemble", "connect", "split", "blocklength", "train", "diagnose", "summarise", "table",
+    "figure", "index",
+})  # fmt: skip
 
 
 def check_methods(configuration: "Configuration") -> None:

@@ -51,16 +51,17 @@ def output_inputs(
     cohorts = list(dict.fromkeys(cell.cohort for cell in cells))
     settings = list(dict.fromkeys((cell.cohort, cell.protocol) for cell in cells))
     diagnosed = [cell for cell in cells if configuration.method_of(cell.variant)["diagnose"]]
-    find = {
-        "inclusion": lambda: [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
-        "participants": lambda: [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
-        "block_lengths": lambda: [paths.block_length(*pair) for pair in settings],
-        "runs": lambda: [paths.run(cell) for cell in cells],
-        "diagnostics": lambda: [paths.diagnostics(cell) for cell in diagnosed],
-        "summaries": lambda: [paths.summary(entry["experiment"], *pair) for pair in settings],
-        "sites": lambda: [paths.summary(entry["experiment"], *pair, sites=True) for pair in settings],
+    experiment = entry["experiment"]
+    files = {
+        "inclusion": [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
+        "participants": [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
+        "block_lengths": [paths.block_length(*pair) for pair in settings],
+        "runs": [paths.run(cell) for cell in cells],
+        "diagnostics": [paths.diagnostics(cell) for cell in diagnosed],
+        "summaries": [paths.summary(experiment, *pair) for pair in settings],
+        "sites": [paths.summary(experiment, *pair, sites=True) for pair in settings],
     }
-    return {option: find[option]() for option in PROGRAMS[kind][entry["program"]]}
+    return {option: files[option] for option in PROGRAMS[kind][entry["program"]]}
 
 
 def output_names(

@@ -101,11 +101,14 @@ def _words(panels: list[pd.DataFrame]) -> dict[str, str]:
         f"{np.median([auc for run in panel['selected'] for _, auc in run]):.2f}"
         for panel in panels
     )
+    caption = (
+        "Line and band are the median and the quartiles over folds and seeds. Circles are the "
+        "epochs whose checkpoint was selected; only these are tested."
+    )
+    if not all(panel["trained"].all() for panel in panels):
+        caption += " A method without epochs shows the selected model of each fold, and the median."
     return {
         "title": "Validation AUC during training",
-        "caption": (
-            "Line and band are the median and the quartiles over folds and seeds. Circles are the "
-            "epochs whose checkpoint was selected; only these are tested."
-        ),
+        "caption": caption,
         "alt": f"Curves of validation AUC over epochs. Median AUC of the selected epochs: {ends}.",
     }

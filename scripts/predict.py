@@ -1,0 +1,44 @@
+"""Predict new scans with the trained models of a cell: one logit per fold, and their mean."""
+
+import argparse
+from pathlib import Path
+
+from brio_core.cli import run
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=Path, required=True, help="models.pt of a trained cell")
+    parser.add_argument("--series", type=Path, required=True, help="series.h5 with the new scans")
+    parser.add_argument("--out", type=Path, required=True, help="CSV: subject, probability, logits")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse()
+    from brio_core.cohort import read_series
+    from brio_core.predict import predict
+    from brio_core.results import read_models, write_records
+
+    models, series = read_models(arguments.models), read_series(arguments.series)
+    logits = predict(models, series, arguments.series)
+    import numpy as np
+
+    # Probabilities are averaged, not logits: an overconfident fold counts no more than others.
+    probability = (1 / (1 + np.exp(-logits))).mean(0)
+    records = [
+        {
+            "subject": subject,
+            "probability": float(probability[index]),
+            **{
+                f"logit_{name}": float(logits[fold, index])
+                for fold, name in enumerate(models.names)
+            },
+        }
+        for index, subject in enumerate(series.subjects)
+    ]
+    write_records(arguments.out, records)
+
+
+if __name__ == "__main__":
+    run(main)

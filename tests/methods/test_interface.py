@@ -1,0 +1,216 @@
+"""What every method owes to the trainer and to its users. A new method is tested by being there."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from synthetic import make_cohort, make_problem, settings_of
+
+from brio_core.cohort import TrainView
+from brio_core.gradient import GradientFit
+from brio_core.methods import registry
+from brio_core.methods.base import Batch, GradientMethod, PathMethod
+from brio_core.results import fold_logits, read_models, write_models
+from brio_core.training import Checkpoints, train
+
+CONFIG = Path(__file__).parents[2] / "config" / "methods"
+METHODS = registry.names()
+GRADIENT = [name for name in METHODS if issubclass(registry.find(name), GradientMethod)]
+
+
+def fit(problem, tmp_path, **options):
+    return train(
+        problem,
+        Checkpoints(tmp_path / "unfinished", "test", 1e9),
+        **{"group_size": None, **options},
+    )
+
+
+def same_state(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("name", METHODS)
+class TestMethod:
+    def test_presets_are_complete(self, name):
+        presets = yaml.safe_load((CONFIG / f"{name}.yaml").read_text())["presets"]
+        settings = registry.find(name).Settings
+        settings.of(presets["common"], name)
+        settings.of({**presets["common"], **presets.get("published", {})}, name)
+
+    def test_predictions_see_neither_label_nor_site(self, name):
+        method = registry.find(name)
+        assert list(inspect.signature(method.logits).parameters) == ["self", "features"]
+        assert list(inspect.signature(method.represent).parameters) == ["self", "features"]
+        assert list(inspect.signature(method.features).parameters) == ["self", "inputs"]
+
+    def test_nothing_fitted_depends_on_validation_or_test_scans(self, name, tmp_path):
+        cohort, table = make_cohort()
+        problem, _ = make_problem(name, cohort, table, folds=slice(0, 1))
+        fold = problem.folds[0]
+        changed, _ = make_cohort(seed=1)
+        outside = np.setdiff1d(np.arange(len(cohort.subjects)), fold.train)
+        replaced = replace_scans(cohort, changed, outside)
+        other, _ = make_problem(name, replaced, table, folds=slice(0, 1))
+        assert not np.array_equal(problem.cohort.fc, other.cohort.fc)
+        assert same_state(last_state(problem), last_state(other))
+
+    def test_evaluation_is_deterministic_and_independent_of_the_batch(self, name, tmp_path):
+        problem, _ = make_problem(name)
+        result, fold = fit(problem, tmp_path)[0], problem.folds[0]
+        module = problem.method(
+            problem.settings, problem.cohort.fc.shape[-1], problem.n_sites(fold)
+        )
+        module.load_state_dict(result.state)
+        module.eval()
+        with torch.no_grad():
+            together = module.logits(module.features(problem.inputs))
+            again = module.logits(module.features(problem.inputs))
+            alone = torch.cat(
+                [
+                    module.logits(
+                        module.features({k: v[i : i + 1] for k, v in problem.inputs.items()})
+                    )
+                    for i in range(len(problem.cohort.subjects))
+                ]
+            )
+        assert torch.equal(together, again)
+        torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+    def test_models_survive_the_disk(self, name, tmp_path):
+        problem, _ = make_problem(name)
+        results = fit(problem, tmp_path)
+        write_models(tmp_path / "models.pt", problem, results)
+        models = read_models(tmp_path / "models.pt")
+        assert models.names == tuple(fold.name for fold in problem.folds)
+        for index, (fold, result) in enumerate(zip(problem.folds, results)):
+            module = models.module(index)
+            chosen = {key: value[fold.test] for key, value in problem.inputs.items()}
+            with torch.no_grad():
+                logits = module.logits(module.features(chosen)).numpy()
+            np.testing.assert_allclose(
+                logits, fold_logits(problem, result, fold)["test"], atol=1e-5
+            )
+
+    def test_representation_is_one_finite_vector_per_subject(self, name, tmp_path):
+        problem, _ = make_problem(name)
+        module = problem.module(problem.folds[0]).eval()
+        represented = module.represent(module.features(problem.inputs))
+        assert represented.shape[0] == len(problem.cohort.subjects) and represented.ndim == 2
+        assert torch.isfinite(represented).all()
+
+    @pytest.mark.parametrize(("n_rois", "n_sites"), [(24, 2), (116, 3), (200, 2), (24, 25)])
+    def test_sizes(self, name, n_rois, n_sites):
+        generator = torch.Generator().manual_seed(0)
+        site = torch.arange(n_sites).repeat_interleave(4)
+        label = torch.arange(2).repeat(2 * n_sites)
+        fc = torch.randn(len(site), n_rois, n_rois, generator=generator) * 0.3
+        inputs = {
+            "fc": (fc + fc.mT).fill_diagonal_(0) if fc.ndim == 2 else without_diagonal(fc + fc.mT),
+            "bold": torch.randn(len(site), 60, n_rois, generator=generator),
+            "frames": torch.full((len(site),), 60),
+            "covariates": torch.randn(len(site), 3, generator=generator),
+        }
+        method = registry.find(name)
+        inputs = {need: inputs[need] for need in method.needs}
+        module = method(settings_of(name), n_rois, n_sites)
+        module.prepare(TrainView(site=site, label=label, n_sites=n_sites, n_rois=n_rois, **inputs))
+        if isinstance(module, PathMethod):
+            module.fit(0)
+        assert torch.isfinite(module.eval().logits(module.features(inputs))).all()
+
+
+@pytest.mark.parametrize("name", GRADIENT)
+class TestGradientMethod:
+    def test_a_fold_does_not_depend_on_its_neighbours(self, name, tmp_path):
+        problem, _ = make_problem(name)
+        together = fit(problem, tmp_path)
+        alone = fit(problem, tmp_path / "alone", group_size=1)
+        for fold, one, other in zip(problem.folds, together, alone):
+            assert one.selected_epoch == other.selected_epoch
+            for split, logits in fold_logits(problem, one, fold).items():
+                other_logits = fold_logits(problem, other, fold)[split]
+                np.testing.assert_allclose(logits, other_logits, rtol=1e-3, atol=1e-3)
+
+    def test_every_parameter_learns(self, name):
+        problem, _ = make_problem(name)
+        run = GradientFit(problem, problem.folds[:1], memory_budget=1 << 30)
+        before = {key: value.clone() for key, value in run.stack.parameters.items()}
+        run.run(lambda _: None, "test")
+        still = [
+            key for key, value in run.stack.parameters.items() if torch.equal(value, before[key])
+        ]
+        assert still == []
+
+    def test_loss_is_pure_given_the_key(self, name):
+        problem, _ = make_problem(name)
+        run = GradientFit(problem, problem.folds[:1], memory_budget=1 << 30)
+        index = run._schedule[:, 0]
+        phase = run.method.phase(problem.settings, 1)
+        batch = Batch(
+            {key: value[0] for key, value in run.features.gather(index).items()},
+            run._label[index][0],
+            run._site.gather(1, index)[0],
+            torch.tensor(7),
+        )
+        module = problem.module(problem.folds[0]).train()
+        state = {key: value.clone() for key, value in module.state_dict().items()}
+        first = module.loss(batch, phase)[0]
+        module.load_state_dict(state)
+        torch.rand(3)
+        assert torch.equal(first, module.loss(batch, phase)[0])
+
+    def test_an_interrupted_run_ends_with_the_same_numbers(self, name, tmp_path):
+        class Killed(Exception):
+            pass
+
+        def kill(run):
+            checkpoints.save([fold.name for fold in problem.folds], run.snapshot(), always=True)
+            if run.epoch == 4:
+                raise Killed
+
+        problem, _ = make_problem(name)
+        undisturbed = fit(problem, tmp_path / "undisturbed")
+        checkpoints = Checkpoints(tmp_path / "unfinished", "test", 1e9)
+        with pytest.raises(Killed):
+            GradientFit(problem, problem.folds, 1 << 30).run(kill, "test")
+        problem, _ = make_problem(name)
+        for one, other in zip(undisturbed, train(problem, checkpoints, None)):
+            assert one.history == other.history
+            assert same_state(one.state, other.state)
+
+
+def without_diagonal(matrices):
+    return matrices * ~torch.eye(matrices.shape[-1], dtype=torch.bool)
+
+
+def replace_scans(cohort, changed, rows):
+    """The cohort with the scans, FC and covariates of ``rows`` taken from another one."""
+    from dataclasses import replace
+
+    scans = [
+        (changed if row in set(rows) else cohort).series.scan(row)
+        for row in range(len(cohort.subjects))
+    ]
+    series = replace(
+        cohort.series,
+        bold=np.concatenate(scans),
+        offsets=np.cumsum([0] + [len(scan) for scan in scans]),
+    )
+    fc, covariates = cohort.fc.copy(), cohort.covariates.copy()
+    fc[rows], covariates[rows] = changed.fc[rows], changed.covariates[rows]
+    return replace(cohort, series=series, fc=fc, covariates=covariates)
+
+
+def last_state(problem):
+    """Everything fitted on a fold, before validation chooses among checkpoints."""
+    if issubclass(problem.method, PathMethod):
+        module = problem.module(problem.folds[0])
+        module.fit(module.path_length - 1)
+        return module.state_dict()
+    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run.run(lambda _: None, "test")
+    return run.stack.state()

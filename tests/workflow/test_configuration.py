@@ -1,0 +1,242 @@
+"""What the configuration resolves to, and what is said about mistakes in it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflow.lib.cells import experiment_cells
+from workflow.lib.configuration import load
+from workflow.lib.files import ConfigurationError, read_yaml
+from workflow.lib.schema import schema
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = ("config", "paper", "abide")
+
+
+def configuration(name: str = "config", **changes):
+    path = ROOT / "config" / f"{name}.yaml"
+    return load({**read_yaml(path), **changes}, [path], changes)
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A working directory whose own config folder comes before that of the repository."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(kind: str, name: str, text: str) -> None:
+        path = tmp_path / "config" / kind / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_shipped_configurations_are_valid(name):
+    settings = configuration(name).settings
+    assert set(settings) == set(schema("config")["properties"]), "defaults fill every key"
+
+
+@pytest.mark.parametrize("kind", ["config", "dataset", "method", "experiment"])
+def test_every_key_is_described(kind):
+    def walk(rules, path):
+        for key, rule in rules.get("properties", {}).items():
+            if rule:
+                assert rule.get("description"), f"{kind}: {path}{key}"
+                walk(rule, f"{path}{key}.")
+                walk(rule.get("items", {}), f"{path}{key}[].")
+        for branch in rules.get("allOf", ()):
+            walk(branch["then"], path)
+
+    assert schema(kind)["additionalProperties"] is False
+    walk(schema(kind), "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cohort": ["demo"]}, "unknown key 'cohort'; did you mean 'cohorts'?"),
+        ({"block_length": {"treshold": 0.1}}, "unknown key 'block_length.treshold'; did you mean"),
+        ({"seeds": []}, "'seeds' is empty"),
+        ({"seeds": [0, 0]}, "'seeds' names 0 twice"),
+        ({"seeds": [-1]}, "'seeds[0]' must be at least 0, not -1"),
+        ({"split_seed": "zero"}, "'split_seed' must be a whole number, not 'zero'"),
+        ({"device": "tpu"}, "'device' must be one of auto, cpu, cuda, not 'tpu'"),
+        ({"methods": "some"}, "'methods' cannot be 'some'; it means: 'all', or a list of methods"),
+        ({"cohorts": ["dmeo"]}, "unknown name 'dmeo' in 'cohorts', there is no config/datasets/"),
+        ({"methods": ["gnc"]}, "unknown name 'gnc' in 'methods'"),
+        ({"experiments": ["mian"]}, "did you mean 'main'?"),
+        ({"overrides": {"brioo": {}}}, "unknown method 'brioo' in 'overrides'; did you mean 'brio'"),
+        ({"overrides": {"gcn": {"factors": 2}}}, "overrides.gcn: unknown setting 'factors'"),
+        ({"overrides": {"all": {"epoch": 2}}}, "overrides.all: unknown setting 'epoch'; did you"),
+        ({"overrides": {"gcn": {"learning_rate": "1e-3"}}}, "it needs a point: 1.0e-4"),
+        ({"overrides": {"gcn": {"epochs": 2.5}}}, "'epochs' must be like 200, not 2.5"),
+        ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
+    ],
+)
+def test_mistakes_are_named(changes, message):
+    with pytest.raises(ConfigurationError) as error:
+        configuration(**changes)
+    assert message in str(error.value)
+    assert str(error.value).startswith("--config: ")
+    assert "\n" not in str(error.value)
+
+
+def test_a_mistake_names_its_file(tmp_path):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("cohorts: [demo]\n")
+    second.write_text("sedes: [1]\n")
+    with pytest.raises(ConfigurationError, match=r"second\.yaml: unknown key 'sedes'"):
+        load({"cohorts": ["demo"], "sedes": [1]}, [first, second])
+
+
+def test_a_key_that_stands_twice(tmp_path):
+    path = tmp_path / "twice.yaml"
+    path.write_text("seeds: [0]\nseeds: [1]\n")
+    with pytest.raises(ConfigurationError, match=r"twice\.yaml: key 'seeds' stands there twice"):
+        read_yaml(path)
+
+
+def test_broken_yaml_names_the_line(tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text("cohorts: [demo\nseeds: [1]\n")
+    with pytest.raises(ConfigurationError, match=r"broken\.yaml is not valid YAML \(line 2\)"):
+        read_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "message"),
+    [
+        ("methods", "mine", "method: mine\nlabel: M\ngroup: Ours\nlable: M\n", "unknown key 'lable'"),
+        ("methods", "mine", "method: yours\nlabel: M\ngroup: Ours\n", "must be 'mine', like the file"),
+        (
+            "methods",
+            "mine",
+            "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}, published: {b: 1}}\n",
+            "presets.published: unknown setting 'b'",
+        ),
+        (
+            "methods",
+            "mine",
+            "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
+            "variants: {brio-k2: {label: K, settings: {a: 2}}}\n",
+            "variant 'brio-k2' is also defined by method 'brio'",
+        ),
+        ("experiments", "mine", "title: M\ncells: [{variants: [brio-k3]}]\n", "unknown variant"),
+        ("experiments", "mine", "title: M\ncells: [{protocols: [lodo]}]\n", "cells[0].protocols[0]"),
+        ("experiments", "train", "title: M\ncells: [{}]\n", "is the name of a rule"),
+        (
+            "experiments",
+            "mine",
+            "title: M\ncells: [{}]\noutputs: {tables: [{name: main-loso}]}\n",
+            "'main-loso' in outputs.tables is also an output of experiment 'main'",
+        ),
+        ("datasets", "demo", "cohort: demo\nsource: {kind: bids}\n", "key 'columns' is missing"),
+        (
+            "datasets",
+            "demo",
+            "cohort: demo\nsource: {kind: series, folder: x, patern: y}\n",
+            "unknown key 'source.patern'; did you mean 'pattern'?",
+        ),
+    ],
+)
+def test_mistakes_in_other_files(elsewhere, kind, name, text, message):
+    elsewhere(kind, name, text)
+    with pytest.raises(ConfigurationError) as error:
+        configuration()
+    assert message in str(error.value)
+    assert str(error.value).startswith(f"config/{kind}/{name}.yaml")
+
+
+def test_own_data_in_five_lines(elsewhere):
+    elsewhere(
+        "datasets",
+        "mine",
+        "cohort: mine\n"
+        "source: {kind: series, folder: mine, pattern: 'series/{subject}.tsv'}\n"
+        "columns: {subject: id, site: site, label: diagnosis}\n"
+        "label: {positive: patient, negative: control}\n"
+        "rois: {expected: 100}\n",
+    )
+    dataset = configuration(cohorts=["mine"]).datasets["mine"]
+    assert dataset["source"]["participants"] == "participants.tsv"
+    assert dataset["inclusion"]["min_frames"] == 60
+    assert dataset["tr"] is None
+
+
+def test_a_configuration_file_replaces_the_demo():
+    """No value of config.yaml may reach a run that names another file."""
+    assert configuration("paper").settings["overrides"] == {}
+    assert configuration("paper").settings["device"] == "auto"
+
+
+def test_settings_come_in_this_order(elsewhere):
+    elsewhere(
+        "methods",
+        "mine",
+        "method: mine\nlabel: M\ngroup: Ours\n"
+        "presets: {common: {a: 1, b: 1, c: 1, d: 1, e: 1}, published: {b: 2, c: 2, d: 2, e: 2}}\n"
+        "variants: {mine-e5: {label: M5, settings: {e: 5}}}\n",
+    )
+    overrides = {"all": {"c": 3, "d": 3, "epochs": 7}, "mine": {"d": 4, "e": 4}}
+    resolved = configuration(methods=["mine"], experiments=["main"], preset="published",
+                             overrides=overrides)  # fmt: skip
+    params = resolved.train_params("mine-e5")
+    assert params == {
+        "method": "mine",
+        "label": "M5",
+        "group": "Ours",
+        "settings": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
+    }
+
+
+def test_cells_are_chosen_by_cohorts_methods_and_seeds():
+    resolved = configuration(seeds=[3, 4])
+    cells = experiment_cells(resolved, "main")
+    assert len(cells) == 2 * (2 * 2 + 1)
+    assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}
+    permuted = experiment_cells(resolved, "permuted")
+    assert len(permuted) == 5 * 3
+    assert {cell.seed for cell in permuted} == {3}
+    assert not experiment_cells(resolved, "lambda-sweep"), "not on the demo cohort"
+
+
+def test_the_paper_is_complete():
+    resolved = configuration("paper")
+    count = {name: len(experiment_cells(resolved, name)) for name in resolved.experiments}
+    assert count["main"] == (17 * 5 + 4) * 5 * 2
+    assert count["ablations"] == (4 + 1) * 5 * 5
+    assert count["sensitivity"] == (8 + 1) * 5 * 5
+    assert count["block-length"] == (2 + 1) * 5 * 5
+    assert count["lambda-sweep"] == (5 + 1) * 4 * 5
+
+
+def test_the_resolved_configuration_can_be_written():
+    resolved = configuration("paper").resolved()
+    assert yaml.safe_load(yaml.safe_dump(resolved)) == resolved
+    assert resolved["variants"]["brio-k16"]["settings"]["reestimates"] == 16
+
+
+@pytest.mark.parametrize("method", ["brio", "gcn", "linear-correlation"])
+def test_presets_state_exactly_the_settings_of_the_code(method):
+    from brio_core.methods import registry
+
+    resolved = configuration("abide")
+    settings = registry.find(method).Settings
+    for preset in ("common", "published"):
+        resolved.settings["preset"] = preset
+        settings.of(resolved.train_params(method)["settings"], method)
+    for variant in resolved.methods[method]["variants"]:
+        settings.of(resolved.train_params(variant)["settings"], variant)
+    demo = configuration()
+    settings.of(demo.train_params(method)["settings"], method)
+
+
+def test_planned_methods_have_no_code():
+    from workflow.lib.code_version import method_files
+
+    methods = configuration().methods
+    assert len(methods) == 21
+    for name, method in methods.items():
+        assert method["planned"] != bool(method_files(name)), name

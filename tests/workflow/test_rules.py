@@ -1,0 +1,161 @@
+"""All rules are complete, and their environments hold what their programs import."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflow.lib.checks import RESERVED
+from workflow.lib.code_version import _imports
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = sorted((ROOT / "envs").glob("*.yaml"))
+# The GPU builds of pytorch bring triton along.
+PACKAGES = {
+    "torch": "pytorch", "triton": "pytorch", "sklearn": "scikit-learn", "PIL": "pillow",
+    "yaml": "pyyaml",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def workflow_rules():
+    """The rules as Snakemake reads them."""
+    from snakemake.api import SnakemakeApi
+    from snakemake.settings.types import (
+        ConfigSettings,
+        OutputSettings,
+        ResourceSettings,
+        StorageSettings,
+        WorkflowSettings,
+    )
+
+    before, path = Path.cwd(), list(sys.path)
+    os.chdir(ROOT)
+    try:
+        with SnakemakeApi(OutputSettings(quiet=None)) as api:
+            # Reading the attribute parses the Snakefile.
+            workflow = api.workflow(
+                resource_settings=ResourceSettings(cores=1),
+                config_settings=ConfigSettings(),
+                storage_settings=StorageSettings(),
+                workflow_settings=WorkflowSettings(),
+                snakefile=ROOT / "workflow" / "Snakefile",
+            )._workflow
+            return list(workflow.rules)
+    finally:
+        os.chdir(before)
+        sys.path[:] = path
+
+
+def test_every_rule_is_complete(workflow_rules):
+    working = [rule for rule in workflow_rules if rule.shellcmd]
+    assert len(working) == 13
+    for rule in working:
+        assert rule.log, rule.name
+        assert rule.benchmark, rule.name
+        assert rule.conda_env, rule.name
+        assert "_cores" in rule.resources, rule.name
+        assert {"mem_mb", "runtime"} <= set(rule.resources), rule.name
+        assert all(rule.output._get_names()), rule.name
+        assert "code" in dict(rule.params.items()), rule.name
+        assert "> {log:q} 2>&1" in rule.shellcmd, rule.name
+
+
+def test_rules_run_commands_only(workflow_rules):
+    for rule in workflow_rules:
+        assert not (rule.is_run or rule.is_script or rule.is_notebook or rule.is_checkpoint)
+
+
+def test_experiments_cannot_take_the_name_of_a_rule(workflow_rules):
+    experiments = {path.stem for path in (ROOT / "config/experiments").glob("*.yaml")}
+    assert {rule.name for rule in workflow_rules} - experiments == RESERVED
+
+
+def test_lint():
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--lint"], cwd=ROOT, text=True, capture_output=True
+    )
+    found = set(re.findall(r"^    \* (.*)$", done.stdout + done.stderr, flags=re.M))
+    # The path of the repository must not be a parameter, or moving it would retrain everything.
+    assert found <= {"Shell command directly uses variable RUN from outside of the rule:"}
+
+
+def test_format():
+    done = subprocess.run(
+        [sys.executable, "-m", "snakefmt", "--check", "Snakefile", "workflow"],
+        cwd=ROOT, text=True, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def pins(path: Path) -> dict[str, str]:
+    lines = yaml.safe_load(path.read_text())["dependencies"]
+    return dict(line.split(" =") for line in lines)
+
+
+@pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
+def test_environments_are_pinned_like_the_virtual_one(path):
+    assert yaml.safe_load(path.read_text())["channels"] == ["conda-forge", "nodefaults"]
+    constraints = (ROOT / "constraints.txt").read_text()
+    wanted = dict(re.findall(r"^([\w.-]+)==([\w.]+)", constraints, flags=re.M))
+    wanted = {name.lower().replace("_", "-"): version for name, version in wanted.items()}
+    for package, version in pins(path).items():
+        name = "torch" if package == "pytorch" else package
+        if name != "python":
+            assert wanted[name] == version, package
+
+
+def third_party(scripts: list[Path]) -> set[str]:
+    """What some programs import, directly or not, that is neither ours nor Python's."""
+    seen, waiting, names = set(), list(scripts), set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        waiting += _imports(path, ROOT)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names.add(node.module.split(".")[0])
+    return {name for name in names if name not in sys.stdlib_module_names and name != "brio_core"}
+
+
+@pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
+def test_environments_hold_what_is_imported(path, workflow_rules):
+    scripts = []
+    for rule in workflow_rules:
+        if rule.shellcmd and Path(str(rule.conda_env)).name == path.name:
+            script = re.search(r"\{RUN\}/(\w+)\.py", rule.shellcmd)
+            scripts += [ROOT / "scripts" / f"{script[1]}.py"] if script else []
+            scripts += {
+                "table": [ROOT / "scripts/tables.py", ROOT / "scripts/cohort_table.py"],
+                "figure": list((ROOT / "scripts/figures").glob("*.py")),
+                "train": list((ROOT / "brio_core/methods").glob("**/*.py")),
+                "extract": list((ROOT / "brio_core/imaging").glob("*.py")),
+            }.get(rule.name, [])
+    assert scripts
+    imported = {PACKAGES.get(name, name) for name in third_party(scripts)}
+    assert imported <= set(pins(path))
+
+
+@pytest.mark.skipif(
+    find_spec("snakemake_executor_plugin_slurm") is None, reason="needs the SLURM plugin"
+)
+def test_the_cluster_profile_can_be_loaded(project):
+    project.edit("profiles/slurm/profile.yaml", "# slurm_account: my_account", "slurm_account: lab")
+    done = project.snakemake("-n", "-q", "--workflow-profile", "profiles/slurm")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_catalog_file():
+    catalog = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())
+    assert catalog["usage"]["software-stack-deployment"]["conda"] is True
+    assert catalog["usage"]["report"] is True

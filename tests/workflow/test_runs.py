@@ -1,0 +1,113 @@
+"""What a real run checks first, leaves behind, and says when something is wrong."""
+
+import yaml
+
+NOISE = ("Traceback", "WorkflowError", "Exception")
+
+
+def sentence(done) -> str:
+    """The message of a run that had to stop, which comes last and without a trace."""
+    assert done.returncode == 1
+    assert not any(word in done.stdout for word in NOISE), done.stdout
+    return done.stdout[done.stdout.index("error: ") :]
+
+
+def test_a_mistake_in_the_configuration(project):
+    project.edit("config/config.yaml", "cohorts: [demo]", "cohort: [demo]")
+    for words in (["-n"], ["--cores", "1"]):
+        said = sentence(project.snakemake(*words))
+        assert said == "error: config/config.yaml: unknown key 'cohort'; did you mean 'cohorts'?\n"
+    assert not (project.folder / "results").exists()
+
+
+def test_missing_data_are_named_before_any_job(project):
+    done = project.snakemake("--cores", "1", "--configfile", "config/abide.yaml")
+    said = sentence(done)
+    for cohort in ("abide-aal116", "abide-cc200"):
+        assert f"{cohort}: the folder data/abide does not exist." in said
+    assert "fetch_abide_pcp" in said
+    assert not (project.folder / "results").exists()
+    (project.folder / "data/abide").mkdir(parents=True)
+    said = sentence(project.snakemake("--cores", "1", "--configfile", "config/abide.yaml"))
+    assert "the file data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv does not" in said
+
+
+def test_data_are_not_needed_once_they_are_extracted(project):
+    table = project.folder / "data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("")
+    words = ("results/splits/abide-cc200/loso.json", "--configfile", "config/abide.yaml", "--cores", "1")
+    assert project.snakemake(*words).returncode == 0
+    table.unlink()
+    other = ("results/splits/abide-cc200/id.json", *words[1:])
+    done = project.snakemake(*other, "--rerun-triggers", "mtime")
+    assert done.returncode == 0, done.stdout
+
+
+def test_planned_methods_can_be_planned_and_not_run(project):
+    words = ("--config", "methods=[gcn,gat,gin]", "experiments=[main]")
+    assert project.snakemake("-n", "-q", *words).returncode == 0
+    said = sentence(project.snakemake("--cores", "1", *words))
+    assert "planned but have no code yet: gat, gin." in said
+    assert "Remove them from 'methods' in the configuration" in said
+    assert not (project.folder / "results").exists()
+
+
+def test_targets_that_need_another_configuration(project):
+    said = sentence(project.snakemake("paper", "-n"))
+    assert "add --configfile config/paper.yaml" in said
+    said = sentence(project.snakemake("demo", "-n", "--configfile", "config/paper.yaml"))
+    assert "leave out --configfile" in said
+    said = sentence(project.snakemake("lambda-sweep", "-n"))
+    assert "'lambda-sweep' has nothing to run" in said
+
+
+def test_the_resolved_configuration_is_kept(finished):
+    kept = yaml.safe_load((finished.folder / "results/run_config.yaml").read_text())
+    assert kept["config"]["split_seed"] == 0, "defaults are written out"
+    assert kept["variants"]["brio"]["settings"]["warmup_epochs"] == 15
+    assert kept["datasets"]["demo"]["inclusion"]["min_frames"] == 60
+
+
+def test_the_report_has_captions_categories_and_rules(finished):
+    page = (finished.folder / "results/report.html").read_text()
+    for text in (
+        "Performance comparison",
+        "Case study",
+        "Each site is tested by models that were trained and selected on other sites.",
+        "brain networks whose evidence holds",
+        "make_demo",
+    ):
+        assert text in page, text
+
+
+def test_a_single_file_does_not_replace_the_report(after_demo):
+    report = after_demo.folder / "results/report.html"
+    before = report.read_bytes()
+    done = after_demo.snakemake("results/splits/demo/loso.json", "--cores", "1", "--force")
+    assert done.returncode == 0, done.stdout
+    assert report.read_bytes() == before
+
+
+def test_a_failed_job_leaves_no_report_and_can_be_repeated(project):
+    done = project.snakemake("--cores", "2", FAIL="connect")
+    assert done.returncode == 1
+    assert "error: asked to fail" in done.stdout, "the profile shows the log of a failed job"
+    assert (project.folder / "results/splits/demo/id.json").exists(), "the rest goes on"
+    assert not (project.folder / "results/report.html").exists()
+    assert project.snakemake("--cores", "2").returncode == 0
+    assert (project.folder / "results/report.html").exists()
+
+
+def test_gpus_are_asked_for_only_where_they_are_used(project):
+    done = project.snakemake("-n", "--config", "device=auto")
+    asked = {}
+    for block in done.stdout.split("\n["):
+        if "rule train:" in block:
+            variant = block.split("variant=")[1].split(",")[0]
+            asked[variant] = ("gpu=1" in block, block.split("device=")[1].split(",")[0])
+    assert asked == {
+        "gcn": (True, "auto"),
+        "brio": (True, "auto"),
+        "linear-correlation": (False, "cpu"),
+    }
