@@ -6,7 +6,7 @@ training rows of one fold: there is no way from it to another subject's scan or 
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -180,7 +180,9 @@ class TrainView:
     """What a method may see of one fold while it fits: the training subjects and nothing else.
 
     ``site`` counts the training sites of the fold from 0, in alphabetical order. Of the inputs only
-    those that the method needs are there; ``bold`` is zero beyond ``frames``.
+    those that the method needs are there; ``bold`` is zero beyond ``frames``. A path method whose
+    features do not depend on the fold gets its ``features`` in place of the inputs, computed once
+    for all folds, and what :meth:`PathMethod.share` found out for the fold.
     """
 
     site: Tensor
@@ -191,6 +193,8 @@ class TrainView:
     bold: Tensor | None = None
     frames: Tensor | None = None
     covariates: Tensor | None = None
+    features: dict[str, Tensor] | None = None
+    shared: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

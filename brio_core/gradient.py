@@ -54,7 +54,7 @@ class GradientFit:
             capturable=device.type == "cuda",
             fused=device.type == "cuda",
         )
-        self._schedule = self._make_schedule()
+        self._schedule, self._present = self._make_schedule()
         self._label = torch.as_tensor(problem.label, device=device)
         self._site = self._site_numbers()
         keys = [derive_seed(*problem.words(fold, "noise")) for fold in folds]
@@ -75,17 +75,22 @@ class GradientFit:
         self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
         self.history: list[dict[str, list[float]]] = []
 
-    def _make_schedule(self) -> Tensor:
+    def _make_schedule(self) -> tuple[Tensor, Tensor]:
         cohort, label = self.problem.cohort, self.problem.label
         steps = self.settings.epochs * self.steps_per_epoch
-        rows = []
+        rows, present = [], []
         for fold in self.folds:
             generator = numpy_generator(*self.problem.words(fold, "batches"))
             here = schedule(
                 self.settings, cohort.site[fold.train], label[fold.train], steps, generator
             )
-            rows.append(fold.train[here])
-        return torch.as_tensor(np.stack(rows), device=self.problem.device)
+            present.append(here >= 0)
+            rows.append(fold.train[np.where(here < 0, ~here, here)])
+        device = self.problem.device
+        return (
+            torch.as_tensor(np.stack(rows), device=device),
+            torch.as_tensor(np.stack(present), device=device),
+        )
 
     def _site_numbers(self) -> Tensor:
         # Each fold counts its own training sites from 0; other subjects are never asked for.
@@ -101,6 +106,8 @@ class GradientFit:
         while self.epoch < self.settings.epochs and bool(self.active.any()):
             self.epoch += 1
             phase = self.method.phase(self.settings, self.epoch)
+            if self.method.restarts(self.settings, self.epoch):
+                self._forget_moments()
             for total in self._totals.values():
                 total.zero_()
             for step in range(self.steps_per_epoch):
@@ -117,6 +124,12 @@ class GradientFit:
             )
             save(self)
 
+    def _forget_moments(self) -> None:
+        # In place: captured CUDA graphs keep pointing at the same memory.
+        for state in self.optimiser.state.values():
+            for value in state.values():
+                value.zero_()
+
     def _step(self, phase: str) -> None:
         frozen = self.method.frozen(phase)
         learnt = {
@@ -129,13 +142,14 @@ class GradientFit:
             return single({**learnt, **fixed}, buffers, Batch(*batch), phase)
 
         index = self._schedule.index_select(1, self._counter).squeeze(1)
+        present = self._present.index_select(1, self._counter).squeeze(1)
         gradients, (value, logs) = vmap(grad_and_value(loss, has_aux=True))(
             learnt,
             fixed,
             self.stack.buffers,
             self.features.gather(index),
             self._label[index],
-            self._site.gather(1, index),
+            torch.where(present, self._site.gather(1, index), -1),
             fold_in(self._keys, self._counter),
         )
         for name, parameter in self.stack.parameters.items():

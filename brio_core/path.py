@@ -2,29 +2,34 @@
 
 import torch
 
-from brio_core.methods.base import PathMethod
+from brio_core.methods.base import Features, PathMethod
 from brio_core.problem import Fold, Problem
 from brio_core.results import FoldResult
 from brio_core.selection import ValidationAuc
 
 
+@torch.no_grad()
 def fit_path(problem: Problem, fold: Fold) -> FoldResult:
     """Fit one fold at every point of its path and keep the point with the best validation AUC."""
     module = problem.module(fold)
     assert isinstance(module, PathMethod)
     validation = ValidationAuc([fold.validation_groups], problem.label, problem.device)
     features = _features(problem, module, validation.index[0])
-    history, best = [], None
-    with torch.no_grad():
-        for point in range(module.path_length):
-            module.fit(point)
-            auc = float(validation(module.logits(features)[None])[0])
-            history.append({"validation_auc": auc})
-            if best is None or auc > best.validation_auc:
-                state = {name: value.clone() for name, value in module.state_dict().items()}
-                best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
+    history, best, represented = [], None, None
+    for point in range(module.path_length):
+        module.fit(point)
+        if represented is None or not module.representation_is_shared:
+            represented = module.represent(features)
+        auc = float(validation(module.classify(represented)[None])[0])
+        history.append({"validation_auc": auc})
+        if best is None or auc > best.validation_auc:
+            state = {name: value.clone() for name, value in module.state_dict().items()}
+            best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
     return best
 
 
-def _features(problem: Problem, module: PathMethod, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-    return module.features({name: value[rows] for name, value in problem.inputs.items()})
+def _features(problem: Problem, module: PathMethod, rows: torch.Tensor) -> Features:
+    shared = problem.shared_features
+    chosen = problem.inputs if shared is None else shared
+    chosen = {name: value[rows] for name, value in chosen.items()}
+    return module.features(chosen) if shared is None else chosen

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from brio_core.cohort import Cohort, TrainView
 from brio_core.errors import BrioError
-from brio_core.methods.base import Method, Settings, initialise
+from brio_core.methods.base import Features, Method, PathMethod, Settings, initialise
 from brio_core.seeds import derive_seed
-from brio_core.sources import Scans
+from brio_core.sources import Scans, Sources
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,38 @@ class Problem:
     @cached_property
     def scans(self) -> Scans:
         """Series on the device, for methods that re-estimate FC."""
-        return Scans(self.cohort, self.device, self.seed)
+        return Scans(self.cohort, self.device, 0 if self.fits_paths else self.seed)
+
+    @property
+    def fits_paths(self) -> bool:
+        """Whether the method is fitted exactly, which no seed may change."""
+        return issubclass(self.method, PathMethod)
+
+    @cached_property
+    def shared_features(self) -> Features | None:
+        """Features of every subject, once for all folds, of a path method that allows it."""
+        if not (self.fits_paths and self.method.features_are_shared):
+            return None
+        n_rois, n_sites = self.cohort.fc.shape[-1], self.n_sites(self.folds[0])
+        module = self.method(self.settings, n_rois, n_sites).to(self.device)
+        inputs = self.inputs
+        with torch.no_grad():
+            parts = [
+                module.features({name: value[start : start + 32] for name, value in inputs.items()})
+                for start in range(0, len(self.cohort.subjects), 32)
+            ]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    @cached_property
+    def shared_statistics(self) -> dict[str, Features]:
+        """What a path method finds out about the training scans of every fold in one pass."""
+        if not self.fits_paths:
+            return {}
+        sources = Sources(
+            self, [fold.train for fold in self.folds], [fold.block_length for fold in self.folds]
+        )
+        found = self.method.share(sources, self.settings)
+        return {fold.name: mapping for fold, mapping in zip(self.folds, found)}
 
     def words(self, fold: Fold, purpose: str) -> tuple[object, ...]:
         """The words that all randomness of a fold is derived from."""
@@ -102,8 +133,14 @@ class Problem:
         """The training subjects of a fold, copied."""
         names, site = np.unique(self.cohort.site[fold.train], return_inverse=True)
         rows = torch.as_tensor(fold.train, device=self.device)
+        take = lambda values: {name: value[rows] for name, value in values.items()}  # noqa: E731
+        if self.shared_features is None:
+            inputs = take(self.inputs)
+        else:
+            inputs = {"features": take(self.shared_features)}
         return TrainView(
-            **{name: value[rows] for name, value in self.inputs.items()},
+            **inputs,
+            shared=self.shared_statistics.get(fold.name, {}),
             site=torch.as_tensor(site, device=self.device),
             label=torch.as_tensor(self.label[fold.train], device=self.device),
             n_sites=len(names),

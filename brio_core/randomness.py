@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core import kernels
 from brio_core.seeds import derive_seed, numpy_generator
 
 __all__ = [
@@ -50,6 +51,10 @@ def uniform(key: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     ``key`` is an integer tensor that broadcasts against ``shape`` (a scalar for one draw).
     """
     count = int(np.prod(shape))
+    if key.ndim == 0 and kernels.at_hand(key):
+        from brio_core.kernels.uniform import Uniform
+
+        return Uniform.apply(fold_in(key, stream + 1), count).view(shape)
     position = torch.arange(count, device=key.device).view(shape)
     return uniform_at(fold_in(key, stream + 1), position)
 

@@ -13,6 +13,8 @@ def steps_per_epoch(settings: GradientSettings, sizes: Sequence[int], n_cells: i
     batch = settings.batch_size
     if settings.sampler == "balanced":
         batch = n_cells * settings.subjects_per_cell
+    if settings.sampler == "sites":
+        batch = min(n_cells, 2 * settings.sites_per_batch) * settings.subjects_per_cell
     return max(1, math.ceil(max(sizes) / batch))
 
 
@@ -27,10 +29,14 @@ def schedule(
 
     ``shuffled`` runs through one random permutation after another. ``balanced`` does so within
     every (site, class) and takes equally many of each, ordered as (site, class, subject): small
-    sites repeat sooner, and no subject is ever dropped.
+    sites repeat sooner, and no subject is ever dropped. ``sites`` draws some sites anew in every
+    step, in the same order of rows and nobody twice: where a class has too few subjects, its
+    empty places hold ``~position`` of a stand-in, which gives the batch its shape only.
     """
     if settings.sampler == "shuffled":
         return _stream(np.arange(len(site)), n_steps, settings.batch_size, generator)
+    if settings.sampler == "sites":
+        return _sites(settings, site, label, n_steps, generator)
     cells = [
         np.flatnonzero((site == here) & (label == side))
         for here in np.unique(site)
@@ -46,3 +52,39 @@ def _stream(
     rounds = math.ceil(n_steps * count / len(members))
     order = generator.permuted(np.tile(members, (rounds, 1)), axis=1)
     return order.reshape(-1)[: n_steps * count].reshape(n_steps, count)
+
+
+def _sites(
+    settings: GradientSettings,
+    site: np.ndarray,
+    label: np.ndarray,
+    n_steps: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    count, here = settings.subjects_per_cell, np.unique(site)
+    draws = []
+    for one in here:
+        at_site = np.flatnonzero(site == one)
+        for side in (0, 1):
+            members = at_site[label[at_site] == side]
+            if len(members):
+                draws.append(_draws(members, n_steps, count, generator))
+            else:
+                others = _draws(at_site, n_steps, count, generator)
+                draws.append(np.where(others < 0, others, ~others))
+    # (site, step, class and subject)
+    by_site = np.stack(draws).reshape(len(here), 2, n_steps, count).swapaxes(1, 2)
+    drawn = generator.permuted(np.tile(np.arange(len(here)), (n_steps, 1)), axis=1)
+    drawn = np.sort(drawn[:, : settings.sites_per_batch], axis=1)
+    return by_site[drawn, np.arange(n_steps)[:, None]].reshape(n_steps, -1)
+
+
+def _draws(
+    members: np.ndarray, n_steps: int, count: int, generator: np.random.Generator
+) -> np.ndarray:
+    """In every step ``count`` different members, or all of them and stand-ins."""
+    taken, per_round = min(count, len(members)), max(1, len(members) // count)
+    rounds = math.ceil(n_steps / per_round)
+    order = generator.permuted(np.tile(members, (rounds, 1)), axis=1)
+    order = order[:, : per_round * taken].reshape(-1, taken)[:n_steps]
+    return np.concatenate([order, ~order[:, np.arange(count - taken) % taken]], axis=1)

@@ -79,6 +79,7 @@ class Sources:
     """What :meth:`GradientMethod.before_step` may use: training subjects of the stacked folds.
 
     ``rows``, ``site`` and ``label`` are (F, W); a fold with fewer subjects is padded with site -1.
+    :meth:`PathMethod.share` gets one without features and replays.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class Sources:
         problem: "Problem",
         train: Sequence[np.ndarray],
         block_lengths: Sequence[float],
-        features: "FeatureStore",
-        replay: Replay,
+        features: "FeatureStore | None" = None,
+        replay: Replay | None = None,
     ) -> None:
         self.replay = replay
         self._problem = problem
@@ -113,6 +114,10 @@ class Sources:
         """Rows (F, n) and full-scan features of all folds' training subjects, n at a time."""
         for rows in self.rows.split(graphs, dim=1):
             yield rows, self._features.gather(rows)
+
+    def inputs(self, rows: Tensor) -> dict[str, Tensor]:
+        """What the method needs of the subjects in ``rows``."""
+        return {name: value[rows] for name, value in self._problem.inputs.items()}
 
     def reestimates(
         self, n_resamples: int, refresh: int | Tensor, scale: float, graphs: int

@@ -48,7 +48,7 @@ _BETWEEN_NETWORKS = {
 
 # Seconds over which the signals forget, sizes of the effects in units of correlation.
 _MEMORY = 4.0
-SHARED_PAIRS, SHARED_EFFECT = 14, 0.28
+SHARED_PAIRS, SHARED_EFFECT = 14, 0.36
 SPURIOUS_POOL, SPURIOUS_PAIRS, SPURIOUS_EFFECT = 20, 8, 0.5
 _SITE_EFFECT, _SUBJECT_EFFECT = 0.16, 0.2
 

@@ -17,8 +17,13 @@ def _available() -> bool:
     return True
 
 
+def at_hand(tensor: Tensor) -> bool:
+    """Whether fused kernels can run where this tensor is, whatever its type."""
+    return tensor.is_cuda and _available()
+
+
 def usable(tensor: Tensor) -> bool:
     """Whether fused kernels can work on this tensor: float32, on a GPU, with Triton at hand."""
     import torch
 
-    return tensor.is_cuda and tensor.dtype == torch.float32 and _available()
+    return at_hand(tensor) and tensor.dtype == torch.float32

@@ -1,40 +1,146 @@
-"""Exact l2-penalised logistic regression by Newton's method."""
+"""Exact l2-penalised linear models, for every strength of the penalty at once.
+
+An l2 solution lies in the span of the training subjects, ``w = X' a``. With more features than
+subjects all work is therefore done with the Gram matrix ``X X'`` and nothing is approximated.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+Path = tuple[Tensor, Tensor]
+Product = Callable[[Tensor], Tensor]
+Solve = Callable[[Tensor, Tensor], Tensor]
+# Curvature at or below this (of 1/4) is rounding: such a subject is fitted for good.
+NEGLIGIBLE_CURVATURE = 1e-14
 
-def logistic_path_point(
-    design: Tensor, label: Tensor, inverse_penalty: float, start: Tensor, iterations: int = 50
-) -> Tensor:
-    """Minimise ``C * sum(log-loss) + |w|^2 / 2`` over weights and a free intercept.
 
-    ``design`` (N, D) in float64, ``label`` in {0, 1}; ``start`` and the answer are (D + 1,) with
-    the intercept last. Steps are halved until the objective falls, so it converges from anywhere.
+def logistic_path(design: Tensor, label: Tensor, penalties: Sequence[float]) -> Path:
+    """Minimise ``C * sum(log-loss) + |w|^2 / 2`` with a free intercept, for each C in turn.
+
+    Newton's method in the coefficients ``a``, each C starting from the solution of the last.
+
+    Parameters
+    ----------
+    design : (N, D) float64
+    label : (N,) in {0, 1}
+    penalties : inverse strengths C
+
+    Returns
+    -------
+    weights (len(penalties), D) and intercepts (len(penalties),)
     """
-    extended = torch.cat([design, torch.ones_like(design[:, :1])], dim=1)
-    ridge = torch.ones_like(start)
-    ridge[-1] = 0
+    label = label.to(design.dtype)
+    product, solve = _gram_operations(design)
+    zero = torch.zeros_like(label)
+    point = _Point(zero, zero.new_zeros(()), zero)
+    points = []
+    for strength in penalties:
+        for _ in range(50):
+            aim, decrease = _newton_aim(point, label, strength, product, solve)
+            value = point.objective(label, strength)
+            if decrease < 1e-10 * max(1.0, value):
+                point = aim
+                break
+            size = 1.0
+            while point.towards(aim, size).objective(label, strength) > value and size > 1e-6:
+                size /= 2
+            point = point.towards(aim, size)
+        points.append(point)
+    coefficients = torch.stack([point.coefficient for point in points])
+    return coefficients @ design, torch.stack([point.intercept for point in points])
 
-    def objective(weight: Tensor) -> Tensor:
-        margin = extended @ weight
-        loss = functional.softplus(margin) - label * margin
-        return inverse_penalty * loss.sum() + (ridge * weight.square()).sum() / 2
 
-    weight, value = start, objective(start)
-    for _ in range(iterations):
-        probability = torch.sigmoid(extended @ weight)
-        gradient = inverse_penalty * (extended.T @ (probability - label)) + ridge * weight
-        curvature = inverse_penalty * probability * (1 - probability)
-        hessian = (extended.T * curvature) @ extended + torch.diag(ridge)
-        # The intercept has no penalty; this keeps the system solvable when all is separated.
-        hessian.diagonal().add_(1e-10)
-        direction = torch.linalg.solve(hessian, gradient)
-        if float(gradient @ direction) < 1e-10 * max(1.0, float(value)):
-            break
-        size = 1.0
-        while (moved := objective(weight - size * direction)) > value and size > 1e-6:
-            size /= 2
-        weight, value = weight - size * direction, moved
-    return weight
+class _Point(NamedTuple):
+    """Coefficients of the subjects, the intercept, and the margins ``XX' a + b`` they give."""
+
+    coefficient: Tensor
+    intercept: Tensor
+    margin: Tensor
+
+    def towards(self, aim: "_Point", size: float) -> "_Point":
+        return _Point(*(here + size * (there - here) for here, there in zip(self, aim)))
+
+    def objective(self, label: Tensor, strength: float) -> float:
+        loss = (functional.softplus(self.margin) - label * self.margin).sum()
+        square = self.coefficient @ (self.margin - self.intercept)
+        return float(strength * loss + square / 2)
+
+
+def _newton_aim(
+    point: _Point, label: Tensor, strength: float, product: Product, solve: Solve
+) -> tuple[_Point, float]:
+    """Where a full Newton step leads, and how fast the objective falls at its beginning."""
+    probability = torch.sigmoid(point.margin)
+    curvature = strength * (probability * (1 - probability)).clamp(NEGLIGIBLE_CURVATURE)
+    residual = strength * (label - probability)
+    # Stationary where (I + S XX') a = S (margin - b) + residual and the a sum to zero.
+    sides = torch.stack([curvature * point.margin + residual, curvature], dim=1)
+    solved, constant = solve(curvature, sides).unbind(1)
+    intercept = solved.sum() / constant.sum()
+    coefficient = solved - intercept * constant
+    fitted = product(coefficient)
+    step = fitted + intercept - point.margin
+    uphill = point.coefficient @ (fitted - (point.margin - point.intercept)) - residual @ step
+    return _Point(coefficient, intercept, fitted + intercept), -float(uphill)
+
+
+def _gram_operations(design: Tensor) -> tuple[Product, Solve]:
+    """``v -> XX' v`` and ``(s, r) -> (I + diag(s) XX')^-1 r``, by the smaller of XX' and X'X."""
+    if design.shape[0] > design.shape[1]:
+
+        def solve(scale: Tensor, sides: Tensor) -> Tensor:
+            system = (design.T * scale) @ design
+            system.diagonal().add_(1)
+            inner = torch.cholesky_solve(design.T @ sides, torch.linalg.cholesky(system))
+            return sides - scale[:, None] * (design @ inner)
+
+        return lambda vector: design @ (design.T @ vector), solve
+
+    gram = design @ design.T
+
+    def solve(scale: Tensor, sides: Tensor) -> Tensor:
+        root = scale.sqrt()[:, None]
+        system = root * gram * root.T
+        system.diagonal().add_(1)
+        inner = torch.cholesky_solve(root * (gram @ sides), torch.linalg.cholesky(system))
+        return sides - root * inner
+
+    return lambda vector: gram @ vector, solve
+
+
+def ridge_path(design: Tensor, target: Tensor, sample: Tensor, penalties: Sequence[float]) -> Path:
+    """Minimise ``sum(sample * (target - X w - b)^2) + alpha * |w|^2`` for each alpha.
+
+    Parameters
+    ----------
+    design : (N, D) float64
+    target, sample : (N,)
+        What is predicted, and the weight of every subject.
+    penalties : strengths alpha
+
+    Returns
+    -------
+    weights (len(penalties), D) and intercepts (len(penalties),)
+    """
+    sample = sample.to(design.dtype)
+    target = target.to(design.dtype)
+    share, root = sample / sample.sum(), sample.sqrt()
+    centre, middle = share @ design, share @ target
+    centred = (design - centre) * root[:, None]
+    values, vectors = torch.linalg.eigh(centred @ centred.T)
+    aim = vectors.T @ (root * (target - middle))
+    alphas = torch.tensor(penalties, dtype=design.dtype, device=design.device)
+    # A Gram matrix has no negative eigenvalue but by rounding.
+    weights = (aim / (values.clamp(min=0) + alphas[:, None])) @ vectors.T @ centred
+    return weights, middle - weights @ centre
+
+
+def balanced_weights(site: Tensor, label: Tensor) -> Tensor:
+    """Weights of mean one that give every pair of site and class the same total."""
+    cell = torch.stack([site, label], dim=1).unique(dim=0, return_inverse=True)[1]
+    count = torch.bincount(cell)
+    return len(cell) / (len(count) * count[cell].double())

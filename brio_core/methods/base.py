@@ -25,7 +25,9 @@ Features = dict[str, Tensor]
 class Batch(NamedTuple):
     """What a loss sees: features of the batch, labels in {0, 1}, sites from 0, a random key.
 
-    Under the ``balanced`` sampler the rows are ordered as (site, class, subject).
+    Under the ``balanced`` and ``sites`` samplers the rows are ordered as (site, class, subject).
+    Under ``sites`` a row may be a stand-in for a subject that does not exist: its site is -1, and
+    no loss may count it.
     """
 
     features: Features
@@ -72,6 +74,8 @@ class GradientSettings(Settings):
     matrix products on a GPU: ``tf32`` or ``float32``.
     """
 
+    samplers: ClassVar[tuple[str, ...]] = ("shuffled", "balanced")
+
     epochs: int
     patience: int
     first_epoch: int
@@ -83,13 +87,26 @@ class GradientSettings(Settings):
     precision: str
 
     def __post_init__(self) -> None:
-        check_choice("sampler", self.sampler, ("shuffled", "balanced"))
+        check_choice("sampler", self.sampler, self.samplers)
         check_choice("precision", self.precision, ("tf32", "float32"))
         if not 1 <= self.first_epoch <= self.epochs:
             raise BrioError(
                 f"first_epoch is {self.first_epoch}, but must lie between 1 and epochs "
                 f"({self.epochs})"
             )
+
+
+@dataclass(frozen=True)
+class SiteSettings(GradientSettings):
+    """The budget of a method whose loss compares sites.
+
+    Its ``sampler`` may also be ``sites``: ``sites_per_batch`` training sites (or all, if there are
+    fewer) are drawn in every step, and ``subjects_per_cell`` subjects of either class from each.
+    """
+
+    samplers: ClassVar[tuple[str, ...]] = ("shuffled", "balanced", "sites")
+
+    sites_per_batch: int
 
 
 def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
@@ -154,6 +171,11 @@ class GradientMethod(Method):
         return ()
 
     @classmethod
+    def restarts(cls, settings: Any, epoch: int) -> bool:
+        """Whether the optimiser forgets its moments before an epoch (from 1)."""
+        return False
+
+    @classmethod
     def before_step(
         cls, stack: "FoldStack", sources: "Sources", settings: Any, step: int, steps_per_epoch: int
     ) -> None:
@@ -164,8 +186,20 @@ class PathMethod(Method):
     """A method that is fitted exactly, once per point of a path of penalties.
 
     Points are ordered from the strongest penalty on, so that the common rule, ties to the
-    earliest, prefers the stronger penalty.
+    earliest, prefers the stronger penalty. An exact fit has no seed: all seeds give the same.
+
+    ``representation_is_shared`` says that :meth:`represent` is the same at all points of the path.
     """
+
+    representation_is_shared: ClassVar[bool] = True
+
+    @classmethod
+    def share(cls, sources: "Sources", settings: Any) -> list[Features]:
+        """What one pass over the training scans finds out for all folds, one mapping per fold.
+
+        :meth:`prepare` gets the mapping of its fold as ``train.shared``.
+        """
+        return [{} for _ in sources.rows]
 
     @property
     def path_length(self) -> int:
@@ -175,6 +209,13 @@ class PathMethod(Method):
     def fit(self, point: int) -> None:
         """Set the parameters for one point, from what :meth:`prepare` kept."""
         raise NotImplementedError
+
+    def classify(self, represented: Tensor) -> Tensor:
+        """Pre-sigmoid predictions (B,) from representations (B, d)."""
+        raise NotImplementedError
+
+    def logits(self, features: Features) -> Tensor:
+        return self.classify(self.represent(features))
 
 
 def binary_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from workflow.lib.code_version import ROOT, _imports, code_version, method_files
+from workflow.lib.code_version import (
+    ROOT,
+    _fingerprint,
+    _imports,
+    _tree,
+    code_version,
+    method_files,
+)
 
 
 @pytest.fixture
@@ -20,18 +27,16 @@ def repository(tmp_path):
         (tmp_path / name).write_text(text)
 
     def version():
-        for cached in (code_version, _imports):
+        for cached in (code_version, _imports, _fingerprint, _tree):
             cached.cache_clear()
-        from workflow.lib import code_version as module
-
-        module._tree.cache_clear()
-        module._fingerprint.cache_clear()
         return code_version("scripts/run.py", root=tmp_path)
 
     return tmp_path, version
 
 
-@pytest.mark.parametrize("file", ["scripts/run.py", "pack/__init__.py", "pack/used.py", "pack/deep.py"])
+@pytest.mark.parametrize(
+    "file", ["scripts/run.py", "pack/__init__.py", "pack/used.py", "pack/deep.py"]
+)
 def test_what_is_imported_counts(repository, file):
     folder, version = repository
     before = version()

@@ -63,11 +63,17 @@ def test_every_key_is_described(kind):
         ({"seeds": [-1]}, "'seeds[0]' must be at least 0, not -1"),
         ({"split_seed": "zero"}, "'split_seed' must be a whole number, not 'zero'"),
         ({"device": "tpu"}, "'device' must be one of auto, cpu, cuda, not 'tpu'"),
-        ({"methods": "some"}, "'methods' cannot be 'some'; it means: 'all', or a list of methods"),
+        (
+            {"methods": "some"},
+            "'methods' cannot be 'some'; it means: 'all', 'implemented' or a list",
+        ),
         ({"cohorts": ["dmeo"]}, "unknown name 'dmeo' in 'cohorts', there is no config/datasets/"),
         ({"methods": ["gnc"]}, "unknown name 'gnc' in 'methods'"),
         ({"experiments": ["mian"]}, "did you mean 'main'?"),
-        ({"overrides": {"brioo": {}}}, "unknown method 'brioo' in 'overrides'; did you mean 'brio'"),
+        (
+            {"overrides": {"brioo": {}}},
+            "unknown method 'brioo' in 'overrides'; did you mean 'brio'",
+        ),
         ({"overrides": {"gcn": {"factors": 2}}}, "overrides.gcn: unknown setting 'factors'"),
         ({"overrides": {"all": {"epoch": 2}}}, "overrides.all: unknown setting 'epoch'; did you"),
         ({"overrides": {"gcn": {"learning_rate": "1e-3"}}}, "it needs a point: 1.0e-4"),
@@ -108,8 +114,18 @@ def test_broken_yaml_names_the_line(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "text", "message"),
     [
-        ("methods", "mine", "method: mine\nlabel: M\ngroup: Ours\nlable: M\n", "unknown key 'lable'"),
-        ("methods", "mine", "method: yours\nlabel: M\ngroup: Ours\n", "must be 'mine', like the file"),
+        (
+            "methods",
+            "mine",
+            "method: mine\nlabel: M\ngroup: Ours\nlable: M\n",
+            "unknown key 'lable'",
+        ),
+        (
+            "methods",
+            "mine",
+            "method: yours\nlabel: M\ngroup: Ours\n",
+            "must be 'mine', like the file",
+        ),
         (
             "methods",
             "mine",
@@ -124,7 +140,12 @@ def test_broken_yaml_names_the_line(tmp_path):
             "variant 'brio-k2' is also defined by method 'brio'",
         ),
         ("experiments", "mine", "title: M\ncells: [{variants: [brio-k3]}]\n", "unknown variant"),
-        ("experiments", "mine", "title: M\ncells: [{protocols: [lodo]}]\n", "cells[0].protocols[0]"),
+        (
+            "experiments",
+            "mine",
+            "title: M\ncells: [{protocols: [lodo]}]\n",
+            "cells[0].protocols[0]",
+        ),
         ("experiments", "train", "title: M\ncells: [{}]\n", "is the name of a rule"),
         (
             "experiments",
@@ -218,19 +239,23 @@ def test_the_resolved_configuration_can_be_written():
     assert resolved["variants"]["brio-k16"]["settings"]["reestimates"] == 16
 
 
-@pytest.mark.parametrize("method", ["brio", "gcn", "linear-correlation"])
-def test_presets_state_exactly_the_settings_of_the_code(method):
+def test_presets_state_exactly_the_settings_of_the_code():
     from brio_core.methods import registry
 
-    resolved = configuration("abide")
-    settings = registry.find(method).Settings
     for preset in ("common", "published"):
-        resolved.settings["preset"] = preset
-        settings.of(resolved.train_params(method)["settings"], method)
-    for variant in resolved.methods[method]["variants"]:
-        settings.of(resolved.train_params(variant)["settings"], variant)
-    demo = configuration()
-    settings.of(demo.train_params(method)["settings"], method)
+        resolved = configuration("abide", preset=preset)
+        for method in resolved.settings["methods"]:
+            settings = registry.find(method).Settings
+            for variant in (method, *resolved.methods[method]["variants"]):
+                settings.of(resolved.train_params(variant)["settings"], variant)
+
+
+def test_the_demo_changes_settings_to_valid_ones():
+    from brio_core.methods import registry
+
+    resolved = configuration()
+    for method in resolved.settings["methods"]:
+        registry.find(method).Settings.of(resolved.train_params(method)["settings"], method)
 
 
 def test_planned_methods_have_no_code():
@@ -240,3 +265,18 @@ def test_planned_methods_have_no_code():
     assert len(methods) == 21
     for name, method in methods.items():
         assert method["planned"] != bool(method_files(name)), name
+
+
+@pytest.mark.parametrize("kind", ["config", "dataset", "method", "experiment"])
+def test_the_manual_names_every_key(kind):
+    manual = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+
+    def walk(rules):
+        for key, rule in rules.get("properties", {}).items():
+            assert key in manual, key
+            walk(rule)
+            walk(rule.get("items", {}))
+        for branch in rules.get("allOf", ()):
+            walk(branch["then"])
+
+    walk(schema(kind))

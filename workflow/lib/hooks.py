@@ -86,6 +86,7 @@ def write_run_config(configuration: "Configuration", paths: "Paths") -> None:
     path = Path(paths.run_config)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(".run_config.yaml.partial")
-    text = yaml.safe_dump(configuration.resolved(), sort_keys=False, allow_unicode=True, width=100)
+    options = {"sort_keys": False, "allow_unicode": True, "width": 100, "default_flow_style": None}
+    text = yaml.safe_dump(configuration.resolved(), **options)
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)

@@ -19,6 +19,8 @@ rule diagnose:
     resources:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
+        gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
+        device=trains_on,
     params:
         cohort_dir=subpath(input.fc, parent=True),
         run_dir=subpath(input.meta, parent=True),
@@ -27,4 +29,5 @@ rule diagnose:
     shell:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --run-dir {params.run_dir:q}"
-        " --settings {params.settings:q} --out {output.table:q} > {log:q} 2>&1"
+        " --settings {params.settings:q} --threads {threads} --device {resources.device}"
+        " --out {output.table:q} > {log:q} 2>&1"

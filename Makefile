@@ -1,0 +1,70 @@
+# `make` lists the targets. Everything runs in .venv, which is made once and made again when the
+# pinned versions or the requirements change.
+
+SHELL := /bin/sh
+PYTHON ?= python3
+# Another index for torch, such as https://download.pytorch.org/whl/cpu for the small CPU build.
+TORCH_INDEX ?=
+READY := .venv/.ready
+# Rules call `python`, so the environment comes first in PATH; what the user's PYTHONPATH names
+# must not shadow pinned packages.
+IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
+PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format bench readme-picture clean
+
+help: ## list these targets
+	@echo "usage: make TARGET"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
+	    printf '  %-16s %s\n' "$$name" "$$what"; done
+
+demo: $(READY) ## run the whole pipeline on the demo cohort
+	@$(IN_VENV) snakemake demo --cores all
+	@echo
+	@echo "Open results/index.html (everything on one page) or results/report.html (Snakemake's"
+	@echo "report). Tables are in results/tables, figures in results/figures; results/README.md"
+	@echo "explains every file."
+
+test: $(READY) ## run the tests that take less than a minute each
+	@$(IN_VENV) python -m pytest -m "not slow"
+
+test-slow: $(READY) ## run the slow tests
+	@$(IN_VENV) python -m pytest -m slow
+
+lint: $(READY) ## check style and formatting
+	@$(IN_VENV) ruff check .
+	@$(IN_VENV) ruff format --check .
+	@$(IN_VENV) snakefmt --check Snakefile workflow
+
+format: $(READY) ## format all code
+	@$(IN_VENV) ruff check --fix .
+	@$(IN_VENV) ruff format .
+	@$(IN_VENV) snakefmt Snakefile workflow
+
+bench: $(READY) ## time planning, training and their parts on this machine
+	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; for program in benchmarks/[a-z]*.py; do \
+	    case $$program in */common.py) continue ;; esac; \
+	    echo "== $$program"; python "$$program" || exit 1; done
+
+readme-picture: ## take the README's picture from the last demo run
+	cp results/figures/main-loso.png docs/images/demo-unseen-sites.png
+
+clean: ## remove the environment and caches; results and data stay
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find brio_core scripts tests workflow benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# torch comes first and pinned, so that no other package can choose another build of it.
+$(READY): constraints.txt pyproject.toml
+	@command -v $(PYTHON) > /dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 \
+	or newer, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: \
+	$$($(PYTHON) --version) is too old; Python 3.11 or newer is needed, name it with \
+	make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { echo "error: $(PYTHON) cannot make \
+	virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Making .venv with the versions of constraints.txt; this takes a few minutes."
+	@$(PYTHON) -m venv --clear .venv
+	@unset PYTHONPATH; $(PIP) install -c constraints.txt $(addprefix --extra-index-url ,$(TORCH_INDEX)) torch
+	@unset PYTHONPATH; $(PIP) install -c constraints.txt -e ".[imaging,report,workflow,test]"
+	@touch $@

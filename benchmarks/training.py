@@ -1,0 +1,131 @@
+"""Training all folds of an ABIDE-sized cell at once: time, memory, and the floor below them.
+
+python benchmarks/training.py --device cuda             # both parcellations, all parts of a run
+python benchmarks/training.py --device cuda --sweep     # how time and memory grow
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--method", default="brio")
+    parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--rois", type=int, nargs="+", default=[116, 200])
+    parser.add_argument("--folds", type=int, help="train only this many folds")
+    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+ARGUMENTS = parse()
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import pandas as pd  # noqa: E402
+import torch  # noqa: E402
+from common import Size, common_settings, machine, make_cohort, table, wait  # noqa: E402
+
+from brio_core.methods import registry  # noqa: E402
+from brio_core.problem import Problem, read_folds  # noqa: E402
+from brio_core.splits import make_split  # noqa: E402
+from brio_core.training import Checkpoints, make_deterministic, train  # noqa: E402
+
+
+def run(cohort, label, settings: dict, deterministic: bool = True) -> tuple[float, float, int]:
+    """Seconds for all folds, peak gigabytes, and epochs times folds of one cell."""
+    device = torch.device(ARGUMENTS.device)
+    make_deterministic(device, settings["precision"])
+    torch.use_deterministic_algorithms(deterministic)
+    people = pd.DataFrame(
+        {"subject": cohort.subjects, "site": cohort.site, "label": label, "group": "n/a"}
+    )
+    split = make_split(people, cohort.name, "loso", 0)
+    lengths = {
+        "split_checksum": split["checksum"],
+        "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
+    }
+    folds = read_folds(cohort, split, lengths)[: ARGUMENTS.folds]
+    method = registry.find(ARGUMENTS.method)
+    known = method.Settings.of(settings, ARGUMENTS.method)
+    problem = Problem(cohort, split, folds, method, known, ARGUMENTS.method, 0, device)
+    wait(ARGUMENTS.device)
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        results = train(problem, Checkpoints(Path(folder), "benchmark", 60), None)
+        wait(ARGUMENTS.device)
+        elapsed = time.perf_counter() - begun
+    memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
+    return elapsed, memory, sum(result.epochs for result in results)
+
+
+def floor(size: Size, settings: dict, steps: int) -> str:
+    """Bytes that a step must move and the operations it must do, for the graphs alone."""
+    graphs = size.sites * (size.sites - 3) * 2 * settings["subjects_per_cell"]
+    layers, width = settings["layers"], settings["hidden"]
+    # Both channels of a graph are read once per layer, forward and backward.
+    moved = graphs * 2 * size.rois**2 * 4 * 2 * layers
+    done = graphs * 2 * size.rois**2 * width * 2 * 2 * layers
+    return f"{moved / 1e9:.1f} GB and {done / 1e12:.2f} TFLOP a step, {steps} steps"
+
+
+def full_runs() -> None:
+    rows = []
+    for rois in ARGUMENTS.rois:
+        size = Size(rois=rois)
+        cohort, label = make_cohort(size)
+        settings = common_settings(ARGUMENTS.method, epochs=ARGUMENTS.epochs)
+        for name, changes, deterministic in (
+            ("shipped defaults (deterministic, TF32), first run in a process", {}, True),
+            ("shipped defaults (deterministic, TF32)", {}, True),
+            ("without deterministic kernels", {}, False),
+            ("float32 products instead of TF32", {"precision": "float32"}, True),
+        ):
+            seconds, memory, epochs = run(cohort, label, {**settings, **changes}, deterministic)
+            per_epoch = 1e3 * seconds / epochs
+            rows.append((rois, name, f"{seconds:.1f}", f"{per_epoch:.2f}", f"{memory:.1f}"))
+        if "subjects_per_cell" in settings and "layers" in settings:
+            print(f"{rois} ROIs, floor: {floor(size, settings, 7 * ARGUMENTS.epochs)}\n")
+    header = ("ROIs", "what", "seconds, all folds", "ms per epoch and fold", "peak GB")
+    print(table(header, rows))
+
+
+def sweep() -> None:
+    """Vary one thing at a time around a small centre."""
+    centre, base = (
+        Size(subjects=520, sites=10, rois=116),
+        {"epochs": 60, "warmup_epochs": 10, "first_epoch": 11},
+    )
+    cases = [("centre", centre, {})]
+    cases += [(f"{n} subjects", replace(centre, subjects=n), {}) for n in (260, 1040, 2080)]
+    cases += [(f"{n} ROIs", replace(centre, rois=n), {}) for n in (50, 200, 400)]
+    cases += [(f"{n} sites", replace(centre, sites=n), {}) for n in (5, 20)]
+    cases += [(f"K = {n}", centre, {"reestimates": n}) for n in (2, 32)]
+    cases += [(f"M = {n}", centre, {"refresh_interval": n}) for n in (10, 250)]
+    rows = []
+    for name, size, changes in cases:
+        cohort, label = make_cohort(size)
+        settings = common_settings(ARGUMENTS.method, **{**base, **changes})
+        run(cohort, label, {**settings, "epochs": 12})
+        seconds, memory, epochs = run(cohort, label, settings)
+        rows.append((name, f"{seconds:.2f}", f"{1e3 * seconds / epochs:.2f}", f"{memory:.2f}"))
+        print(name, file=sys.stderr, flush=True)
+    print(table(("varied", "seconds", "ms per epoch and fold", "peak GB"), rows))
+
+
+def main() -> None:
+    torch.set_num_threads(ARGUMENTS.threads)
+    print(f"{ARGUMENTS.method}: {machine(ARGUMENTS.device)}\n")
+    sweep() if ARGUMENTS.sweep else full_runs()
+
+
+if __name__ == "__main__":
+    main()

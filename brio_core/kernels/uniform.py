@@ -1,0 +1,56 @@
+"""Uniform numbers in one pass over memory; torch has no 32-bit unsigned arithmetic and needs a dozen.
+
+Bit for bit the numbers of :func:`brio_core.randomness.uniform`.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024
+
+
+@triton.jit
+def _scramble(value):
+    value = (value ^ (value >> 16)) * 0x7FEB352D
+    value = (value ^ (value >> 15)) * 0x846CA68B
+    return value ^ (value >> 16)
+
+
+@triton.jit
+def draw(place, key):
+    """The numbers that a key (with its stream folded in, uint32) has at some places."""
+    hashed = _scramble((_scramble(place.to(tl.uint32)) ^ key) + 0x9E3779B9)
+    return (hashed >> 8).to(tl.float32) * (1.0 / 16777216.0)
+
+
+@triton.jit
+def _uniform(keys, out, count, BLOCK: tl.constexpr):
+    fold = tl.program_id(1).to(tl.int64)
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(keys + fold).to(tl.uint32)
+    tl.store(out + fold * count + place, draw(place, key), mask=place < count)
+
+
+class Uniform(torch.autograd.Function):
+    """``count`` numbers for every key, (*K) to (*K, count)."""
+
+    @staticmethod
+    def forward(keys: Tensor, count: int) -> Tensor:
+        keys = keys.contiguous()
+        out = torch.empty(*keys.shape, count, dtype=torch.float32, device=keys.device)
+        _uniform[(triton.cdiv(count, BLOCK), keys.numel())](keys, out, count, BLOCK=BLOCK)
+        return out
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, None
+
+    @staticmethod
+    def vmap(info, in_dims, keys, count):
+        return Uniform.apply(keys.movedim(in_dims[0], 0), count), 0

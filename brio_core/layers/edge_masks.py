@@ -1,0 +1,81 @@
+"""Random masks on edges: concrete relaxations, straight-through samples, and their penalties.
+
+Values stand in lists (..., E) beside ``present`` (..., E), which is 0 in places without an edge.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from brio_core.randomness import uniform
+
+# Half a step of the 24-bit grid of uniform numbers, so that no logarithm meets a zero.
+TINY = 2.0**-25
+# Where one Gumbel variable leaves a sample above 0 in half of the cases.
+GUMBEL_MEDIAN = math.log(math.log(2))
+
+
+def logistic_noise(key: Tensor, shape: tuple[int, ...], stream: int) -> Tensor:
+    """``log u - log(1 - u)``: the difference of two Gumbel variables."""
+    drawn = uniform(key, shape, stream).clamp_min(TINY)
+    return drawn.log() - torch.log1p(-drawn)
+
+
+def gumbel_noise(key: Tensor, shape: tuple[int, ...], stream: int) -> Tensor:
+    """``-log(-log u)``."""
+    return -(-uniform(key, shape, stream).clamp_min(TINY).log()).log()
+
+
+def concrete(logits: Tensor, noise: Tensor, temperature: float = 1.0) -> Tensor:
+    """A relaxed Bernoulli sample in (0, 1)."""
+    return ((logits + noise) / temperature).sigmoid()
+
+
+def straight_through(soft: Tensor) -> Tensor:
+    """1 where ``soft`` is above one half, else 0, with the gradient of ``soft``."""
+    hard = (soft > 0.5).to(soft.dtype)
+    # In this order the forward value is exactly 0 or 1.
+    return hard + (soft - soft.detach())
+
+
+def bernoulli_divergence(
+    attention: Tensor, rate: float, present: Tensor, guard: float = 1e-6
+) -> Tensor:
+    """KL of Bernoulli(attention) from Bernoulli(rate), averaged over all edges of the batch."""
+    kept = attention * (attention / rate + guard).log()
+    dropped = (1 - attention) * ((1 - attention) / (1 - rate) + guard).log()
+    present = present.expand_as(attention)
+    return ((kept + dropped) * present).sum() / present.sum()
+
+
+def keep_rate(masks: Tensor, present: Tensor) -> Tensor:
+    """Share of a graph's edges that a mask keeps, (..., E) to (...)."""
+    return (masks * present).sum(-1) / present.sum(-1)
+
+
+def correlations(masks: Tensor, present: Tensor, guard: float = 1e-6) -> Tensor:
+    """Correlation over present items of every two masks, (B, K, N) to (B, K, K).
+
+    A mask without variance is uncorrelated with everything, itself included.
+    """
+    count = present.sum(-1, keepdim=True)
+    mean = (masks * present[:, None]).sum(-1) / count
+    centred = (masks - mean[..., None]) * present[:, None]
+    covariance = centred @ centred.mT / count[..., None]
+    variance = centred.square().sum(-1) / count
+    scale = (variance[..., :, None] * variance[..., None, :] + guard**2).sqrt()
+    return covariance / scale
+
+
+def diversity_hinge(masks: Tensor, present: Tensor, allowed: float) -> Tensor:
+    """What the mean absolute correlation of a graph's K masks exceeds ``allowed`` by.
+
+    ``masks`` (B, K, N), averaged over graphs; 0 if there is a single mask.
+    """
+    count = masks.shape[1]
+    if count < 2:
+        return masks.new_zeros(())
+    others = ~torch.eye(count, dtype=torch.bool, device=masks.device)
+    strength = (correlations(masks, present).abs() * others).sum((-1, -2)) / (count * (count - 1))
+    return (strength - allowed).relu().mean()

@@ -1,0 +1,224 @@
+"""DisC: Fan et al., Debiasing Graph Neural Networks via Disentangled Causal Substructure, 2022.
+
+A masker splits every graph into a causal and a bias part (masks c and 1 - c), two encoders read
+one part each, and two heads read both representations. The bias branch learns what is easy first;
+the causal branch weighs subjects by how much the bias branch fails on them. In the second half of
+training bias representations are swapped between subjects.
+
+Departures: relative difficulty is per subject, as the paper means it; in most of the authors'
+networks a mean makes it one number per batch (``weight: batch``). Edge masks are averaged over
+both directions. The edge network has one hidden layer where the authors have three, because a
+vector per edge does not fit beside all folds; its BatchNorm over edges is exact. One optimiser:
+the authors' two share no parameters and act as one.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from brio_core.graphs import subject_graph
+from brio_core.layers.convolutions import DenseGcn
+from brio_core.layers.edge_lists import EdgeLists, list_edges
+from brio_core.layers.edge_scorers import EdgeScorer
+from brio_core.layers.norms import NodeNorm
+from brio_core.methods.base import Batch, Features, GradientMethod, GradientSettings, check_choice
+from brio_core.randomness import uniform
+
+APART, SWAPPED = "apart", "swapped"
+
+
+@dataclass(frozen=True)
+class DiscSettings(GradientSettings):
+    """``swap_share`` is the share of all epochs before bias representations are swapped.
+
+    Checkpoints are eligible once they are: ``first_epoch`` is raised to the first such epoch.
+    """
+
+    hidden: int
+    layers: int
+    density: float
+    node_mask: bool
+    weight: str
+    exponent: float
+    lambda_disentangle: float
+    lambda_swap: float
+    swap_share: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("weight", self.weight, ("sample", "batch"))
+        first = min(self.epochs, self.epochs_apart + 1)
+        object.__setattr__(self, "first_epoch", max(self.first_epoch, first))
+
+    @property
+    def epochs_apart(self) -> int:
+        return int(self.swap_share * self.epochs)
+
+
+class MeanGcn(nn.Module):
+    """Linear; then mean over neighbours - Linear - BatchNorm - ReLU, plus what came in."""
+
+    def __init__(self, n_rois: int, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.enter = nn.Linear(n_rois, hidden)
+        self.convolutions = nn.ModuleList(
+            DenseGcn(hidden, hidden, bias=False) for _ in range(layers)
+        )
+        self.norms = nn.ModuleList(NodeNorm(hidden) for _ in range(layers))
+
+    def forward(self, nodes: Tensor, operator: Tensor, scale: Tensor | None = None) -> Tensor:
+        """Nodes (B, P, d); ``scale`` (B, P, 1) multiplies the node features."""
+        hidden = nodes @ self.enter.weight.T
+        hidden = (hidden if scale is None else hidden * scale) + self.enter.bias
+        for convolve, norm in zip(self.convolutions, self.norms):
+            hidden = hidden + norm(convolve(hidden, operator)).relu()
+        return hidden
+
+
+class Masker(nn.Module):
+    """Causal scores in (0, 1) of all edges, and of all nodes if they are masked too."""
+
+    layers = 2
+
+    def __init__(self, n_rois: int, hidden: int, node_mask: bool) -> None:
+        super().__init__()
+        self.encoder = MeanGcn(n_rois, hidden, self.layers)
+        self.edges = EdgeScorer(hidden, hidden, norm="batch")
+        self.nodes = _halving_network(hidden) if node_mask else None
+
+    def forward(
+        self, nodes: Tensor, edges: EdgeLists, mask: Tensor, operator: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Edge scores (B, E), the mean of both directions, and node scores (B, P, 1)."""
+        hidden = self.encoder(nodes, operator)
+        edge_scores = self.edges(hidden, edges, mask).sigmoid().mean(-2)
+        return edge_scores, None if self.nodes is None else self.nodes(hidden).sigmoid()
+
+
+def _halving_network(width: int) -> nn.Sequential:
+    widths = [max(1, width >> halvings) for halvings in range(4)]
+    parts: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        parts += [nn.Linear(before, after, bias=False), NodeNorm(after), nn.ReLU()]
+    return nn.Sequential(*parts, nn.Linear(widths[-1], 1))
+
+
+class Disc(GradientMethod):
+    """Masker, causal and bias encoders, and a head for each."""
+
+    name = "disc"
+    Settings = DiscSettings
+
+    def __init__(self, settings: DiscSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        hidden, layers = settings.hidden, settings.layers
+        self.masker = Masker(n_rois, hidden, settings.node_mask)
+        self.causal_encoder = MeanGcn(n_rois, hidden, layers)
+        self.bias_encoder = MeanGcn(n_rois, hidden, layers)
+        self.causal_head = nn.Linear(2 * hidden, 2)
+        self.bias_head = nn.Linear(2 * hidden, 2)
+
+    def features(self, inputs: Features) -> Features:
+        """FC rows as node features, and lists of the edges of every subject's graph."""
+        mask = subject_graph(inputs["fc"], self.settings.density)
+        edges = list_edges(mask, self.settings.density)
+        return {"nodes": inputs["fc"], "pairs": edges.pairs, "slots": edges.slots}
+
+    def represent(self, features: Features) -> Tensor:
+        """``[z_c ; z_b]``, what the causal head reads; the bias half is fed at test time too."""
+        causal, bias, _ = self.encode(features)
+        return torch.cat([causal, bias], -1)
+
+    def logits(self, features: Features) -> Tensor:
+        return _margin(self.causal_head(self.represent(features)))
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        s = self.settings
+        causal, bias, edge_mask = self.encode(batch.features)
+        losses = self.branch_losses(causal, bias, batch.label)
+        weight = relative_difficulty(*losses, s.weight)
+        total = apart = self.objective(*losses, weight)
+        swapped = torch.zeros_like(apart)
+        if phase == SWAPPED:
+            order = uniform(batch.key, (len(causal),)).argsort()
+            swapped = self.objective(*self.branch_losses(causal, bias, batch.label, order), weight)
+            total = apart + s.lambda_swap * swapped
+        logs = {
+            "causal": losses[0].mean(),
+            "bias": losses[1].mean(),
+            "swapped": swapped,
+            "weight": weight.mean(),
+            "edge_mask": edge_mask.sum() / (batch.features["pairs"] > 0).sum() * 2,
+        }
+        return total, logs
+
+    @classmethod
+    def phase(cls, settings: DiscSettings, epoch: int) -> str:
+        return APART if epoch <= settings.epochs_apart else SWAPPED
+
+    def encode(self, features: Features) -> tuple[Tensor, Tensor, Tensor]:
+        """Causal and bias representations (B, d), and the causal edge mask (B, E)."""
+        edges = EdgeLists(features["pairs"], features["slots"])
+        nodes, mask = features["nodes"], edges.mask
+        # Means divide by the number of neighbours, not by the sum of their masks.
+        neighbours = mask.sum(-1, keepdim=True).clamp_min(1)
+        operator = mask / neighbours
+        scores, node_scores = self.masker(nodes, edges, mask, operator)
+        edge_mask = scores * edges.present
+        causal_operator = edges.spread(edge_mask) / neighbours
+        causal = self.causal_encoder(nodes, causal_operator, node_scores)
+        opposite = None if node_scores is None else 1 - node_scores
+        bias = self.bias_encoder(nodes, operator - causal_operator, opposite)
+        return causal.mean(-2), bias.mean(-2), edge_mask
+
+    def branch_losses(
+        self, causal: Tensor, bias: Tensor, label: Tensor, order: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropies (B,) of both heads; each head trains its own encoder only.
+
+        With ``order``, subject i's causal vector meets the bias vector of subject order[i]. That
+        pair's bias loss belongs to order[i], so it is listed there: the mean is the same, and
+        only constants are permuted.
+        """
+        other_causal, other_bias = causal.detach(), bias.detach()
+        if order is not None:
+            other_causal, other_bias = other_causal[order.argsort()], other_bias[order]
+        causal_margin = _margin(self.causal_head(torch.cat([causal, other_bias], -1)))
+        bias_margin = _margin(self.bias_head(torch.cat([other_causal, bias], -1)))
+        return _cross_entropy(causal_margin, label), _cross_entropy(bias_margin, label)
+
+    def objective(self, causal: Tensor, bias: Tensor, weight: Tensor) -> Tensor:
+        """Weighted causal loss plus the generalised cross-entropy of the bias branch."""
+        easy = generalised_cross_entropy(bias, self.settings.exponent)
+        return (weight * causal).mean() + self.settings.lambda_disentangle * easy.mean()
+
+
+def _margin(logits: Tensor) -> Tensor:
+    """The difference of two logits, all that a softmax over them depends on."""
+    return logits[..., 1] - logits[..., 0]
+
+
+def _cross_entropy(margin: Tensor, label: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(
+        margin, label.to(margin.dtype), reduction="none"
+    )
+
+
+def generalised_cross_entropy(cross_entropy: Tensor, exponent: float) -> Tensor:
+    """``q p_y^q CE`` with ``p_y`` held constant, as coded by the authors.
+
+    Its gradient is q times that of ``(1 - p_y^q) / q``: subjects that are fitted already pull more.
+    """
+    probability = (-cross_entropy).exp().detach()
+    return exponent * probability.pow(exponent) * cross_entropy
+
+
+def relative_difficulty(causal: Tensor, bias: Tensor, per: str) -> Tensor:
+    """``CE_b / (CE_b + CE_c)``, a constant per subject: large where the bias branch fails."""
+    causal, bias = causal.detach(), bias.detach()
+    if per == "batch":
+        causal, bias = causal.mean(), bias.mean()
+    return bias / (bias + causal + 1e-8)

@@ -1,0 +1,86 @@
+"""GIN: Xu et al., How Powerful are Graph Neural Networks?, 2019.
+
+Every layer's nodes, the input included, are pooled, and one linear layer reads all of them: the
+same function as the authors' sum of one linear score per layer, with dropout on its input. The
+authors choose an epoch by the accuracy of the folds that are reported; here validation does.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from brio_core.graphs import subject_graph
+from brio_core.layers.convolutions import DenseGin
+from brio_core.layers.norms import NodeNorm
+from brio_core.layers.readouts import POOLINGS, pool
+from brio_core.methods.base import (
+    Batch,
+    Features,
+    GradientMethod,
+    GradientSettings,
+    binary_cross_entropy,
+    check_choice,
+)
+from brio_core.randomness import dropout
+
+
+@dataclass(frozen=True)
+class GinSettings(GradientSettings):
+    """Sizes of the network; ``readout`` is ``concat`` (all layers and the input) or ``last``."""
+
+    hidden: int
+    layers: int
+    learn_epsilon: bool
+    pooling: str
+    readout: str
+    dropout: float
+    density: float
+    edge_weight: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("pooling", self.pooling, POOLINGS)
+        check_choice("readout", self.readout, ("concat", "last"))
+        check_choice("edge_weight", self.edge_weight, ("binary", "abs"))
+
+
+class Gin(GradientMethod):
+    """GIN - BatchNorm - ReLU, repeated; pooled layers side by side; dropout; linear head."""
+
+    name = "gin"
+    Settings = GinSettings
+
+    def __init__(self, settings: GinSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        widths = [n_rois] + [settings.hidden] * settings.layers
+        self.convolutions = nn.ModuleList(
+            DenseGin(before, after, settings.learn_epsilon) for before, after in pairwise(widths)
+        )
+        self.norms = nn.ModuleList(NodeNorm(width) for width in widths[1:])
+        self.head = nn.Linear(sum(widths) if settings.readout == "concat" else widths[-1], 1)
+
+    def features(self, inputs: Features) -> Features:
+        """Edges of every subject's graph without self-loops, and FC rows as node features."""
+        fc = inputs["fc"]
+        mask = subject_graph(fc, self.settings.density)
+        edges = fc.abs() * mask if self.settings.edge_weight == "abs" else mask.to(fc.dtype)
+        return {"adjacency": edges, "nodes": fc}
+
+    def represent(self, features: Features) -> Tensor:
+        """The pooled layers, literally what the head reads."""
+        hidden = features["nodes"]
+        layers = [hidden]
+        for convolve, norm in zip(self.convolutions, self.norms):
+            hidden = norm(convolve(hidden, features["adjacency"])).relu()
+            layers.append(hidden)
+        used = layers if self.settings.readout == "concat" else layers[-1:]
+        return torch.cat([pool(layer, self.settings.pooling) for layer in used], -1)
+
+    def logits(self, features: Features) -> Tensor:
+        return self.head(self.represent(features)).squeeze(-1)
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        represented = dropout(self.represent(batch.features), self.settings.dropout, batch.key)
+        return binary_cross_entropy(self.head(represented).squeeze(-1), batch.label), {}

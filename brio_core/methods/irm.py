@@ -1,0 +1,75 @@
+"""IRM: Arjovsky et al., Invariant Risk Minimization (IRMv1), 2019, on the GCN backbone.
+
+The dummy classifier w = 1 never exists: its gradient has a closed form. The authors chose their
+hyper-parameters on the test environment; here validation sites choose. Products of gradients of
+two different environments, as in some published code, are not IRM and are not taken.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from brio_core.layers.environments import (
+    irm_penalty,
+    irm_penalty_of_halves,
+    mean_over,
+    mean_site_risk,
+    membership,
+    site_means,
+)
+from brio_core.methods.base import Batch, SiteSettings, check_choice
+from brio_core.methods.gcn import Gcn, GcnSettings
+
+WARM_UP, PENALISED = "warm-up", "penalised"
+
+
+@dataclass(frozen=True)
+class IrmSettings(SiteSettings, GcnSettings):
+    """The backbone's settings, and a penalty whose weight is 1 for ``warmup_share`` of all epochs.
+
+    Earlier checkpoints are not eligible: ``first_epoch`` is raised to the first epoch after them.
+    A ``penalty_weight`` up to 1 is the same all the time; there is then no warm-up.
+    """
+
+    penalty_weight: float
+    warmup_share: float
+    estimator: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("estimator", self.estimator, ("squared", "split_halves"))
+        first = min(self.epochs, self.warmup_epochs + 1)
+        object.__setattr__(self, "first_epoch", max(self.first_epoch, first))
+
+    @property
+    def warmup_epochs(self) -> int:
+        return int(self.warmup_share * self.epochs) if self.penalty_weight > 1 else 0
+
+
+class Irm(Gcn):
+    """Mean risk over sites, plus the penalty on sites that would like other classifiers."""
+
+    name = "irm"
+    Settings = IrmSettings
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        s = self.settings
+        logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
+        members = membership(batch.site, self.n_sites)
+        risk = mean_site_risk(logits, batch.label, members)
+        estimate = irm_penalty if s.estimator == "squared" else irm_penalty_of_halves
+        penalty = estimate(logits, batch.label, members)
+        weight = min(1.0, s.penalty_weight) if phase == WARM_UP else s.penalty_weight
+        # A vanishing logit is the trivial solution of a large weight: watch its size.
+        size = mean_over(site_means(logits.abs(), members), members.sum(0) > 0)
+        logs = {"risk": risk, "penalty": penalty, "logit_size": size}
+        return (risk + weight * penalty) / max(1.0, weight), logs
+
+    @classmethod
+    def phase(cls, settings: IrmSettings, epoch: int) -> str:
+        return WARM_UP if epoch <= settings.warmup_epochs else PENALISED
+
+    @classmethod
+    def restarts(cls, settings: IrmSettings, epoch: int) -> bool:
+        # The moments belong to the loss that was divided by another weight.
+        return settings.warmup_epochs > 0 and epoch == settings.warmup_epochs + 1

@@ -1,0 +1,75 @@
+"""Noise and masks on edges: their distributions, gradients and penalties."""
+
+import math
+
+import pytest
+import torch
+from torch.func import grad
+
+from brio_core.layers.edge_masks import (
+    GUMBEL_MEDIAN,
+    bernoulli_divergence,
+    concrete,
+    correlations,
+    diversity_hinge,
+    gumbel_noise,
+    keep_rate,
+    logistic_noise,
+    straight_through,
+)
+
+KEY = torch.tensor(5)
+
+
+def test_noise_has_the_right_distribution():
+    logistic = logistic_noise(KEY, (200_000,), 0)
+    gumbel = gumbel_noise(KEY, (200_000,), 0)
+    assert torch.isfinite(logistic).all() and torch.isfinite(gumbel).all()
+    assert abs(logistic.mean()) < 0.02 and abs(logistic.var() - math.pi**2 / 3) < 0.05
+    assert abs(gumbel.mean() - 0.5772) < 0.02 and abs(gumbel.var() - math.pi**2 / 6) < 0.05
+
+
+@pytest.mark.parametrize("logit", [-1.0, GUMBEL_MEDIAN, 0.0, 0.7])
+def test_chance_to_be_kept(logit):
+    """One Gumbel variable keeps with 1 - exp(-exp(l)), a logistic one with sigmoid(l)."""
+    one = straight_through(concrete(torch.tensor(logit), gumbel_noise(KEY, (200_000,), 1), 0.1))
+    two = straight_through(concrete(torch.tensor(logit), logistic_noise(KEY, (200_000,), 1), 0.1))
+    assert abs(one.mean() - (1 - math.exp(-math.exp(logit)))) < 0.005
+    assert abs(two.mean() - 1 / (1 + math.exp(-logit))) < 0.005
+
+
+def test_straight_through_is_hard_with_a_soft_gradient():
+    soft = torch.tensor([0.1, 0.6, 0.5])
+    assert torch.equal(straight_through(soft), torch.tensor([0.0, 1.0, 0.0]))
+    assert torch.equal(grad(lambda x: straight_through(x).sum())(soft), torch.ones(3))
+
+
+def test_divergence_counts_present_edges_only():
+    attention = torch.full((2, 2, 4), 0.7)
+    present = torch.tensor([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]])[:, None]
+    wild = torch.where(present > 0, attention, 0.01)
+    assert bernoulli_divergence(wild, 0.7, present).abs() < 1e-6
+    assert bernoulli_divergence(wild, 0.5, present) > 0.05
+
+
+def test_keep_rate_is_a_share_of_the_present_edges():
+    masks = torch.tensor([[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0]])
+    present = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    torch.testing.assert_close(keep_rate(masks, present), torch.tensor([2 / 3, 1 / 3]))
+
+
+def test_correlations_equal_numpy_style_coefficients():
+    masks = (torch.rand(3, 4, 50, generator=torch.Generator().manual_seed(0)) > 0.5).float()
+    present = torch.ones(3, 50)
+    present[1, 30:] = 0
+    found = correlations(masks, present)
+    torch.testing.assert_close(found[0], torch.corrcoef(masks[0]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found[1], torch.corrcoef(masks[1, :, :30]), atol=1e-5, rtol=0)
+
+
+def test_constant_masks_cost_nothing_and_give_finite_gradients():
+    masks, present = torch.ones(2, 3, 10), torch.ones(2, 10)
+    masks[0, 0, :5] = 0
+    assert diversity_hinge(masks, present, 0.1) == 0
+    assert torch.isfinite(grad(lambda x: diversity_hinge(x, present, 0.0))(masks)).all()
+    assert diversity_hinge(masks[:, :1], present, 0.1) == 0

@@ -1,0 +1,154 @@
+"""DisC: complementary masks, separate branches, relative difficulty and swapping."""
+
+import pytest
+import torch
+from synthetic import settings_of
+from torch.func import grad
+
+from brio_core.layers.edge_lists import EdgeLists
+from brio_core.methods.base import Batch
+from brio_core.methods.disc import (
+    APART,
+    SWAPPED,
+    Disc,
+    generalised_cross_entropy,
+    relative_difficulty,
+)
+
+ROIS, SUBJECTS = 12, 8
+LABEL = torch.arange(SUBJECTS) % 2
+
+
+def make(**overrides):
+    torch.manual_seed(0)
+    module = Disc(settings_of("disc", **overrides), ROIS, 3)
+    fc = torch.randn(SUBJECTS, ROIS, ROIS, generator=torch.Generator().manual_seed(1))
+    fc = (fc + fc.mT) * ~torch.eye(ROIS, dtype=torch.bool)
+    return module, module.features({"fc": fc})
+
+
+def gradients(module, loss):
+    """Largest absolute gradient of each part of the module."""
+    module.zero_grad()
+    loss.backward()
+    largest = {}
+    for name, parameter in module.named_parameters():
+        part = name.split(".")[0]
+        size = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
+        largest[part] = max(largest.get(part, 0.0), size)
+    return largest
+
+
+def test_masks_are_between_0_and_1_and_sum_to_1(monkeypatch):
+    module, features = make()
+    seen = {}
+    for part in ("causal_encoder", "bias_encoder"):
+        encoder = getattr(module, part)
+
+        def spy(nodes, operator, scale, part=part, forward=encoder.forward):
+            seen[part] = operator, scale
+            return forward(nodes, operator, scale)
+
+        monkeypatch.setattr(encoder, "forward", spy)
+    _, _, edge_mask = module.encode(features)
+    edges = EdgeLists(features["pairs"], features["slots"])
+    real = edge_mask[edges.present > 0]
+    assert (real > 0).all() and (real < 1).all()
+    assert (edge_mask[edges.present == 0] == 0).all()
+    count = edges.mask.sum(-1, keepdim=True)
+    (causal, kept), (bias, left) = seen["causal_encoder"], seen["bias_encoder"]
+    torch.testing.assert_close((causal + bias) * count, edges.mask)
+    torch.testing.assert_close(causal * count, edges.spread(edge_mask))
+    torch.testing.assert_close(kept + left, torch.ones_like(kept))
+    assert (kept > 0).all() and (kept < 1).all()
+
+
+@pytest.mark.parametrize("order", [None, torch.arange(SUBJECTS).roll(1)])
+def test_each_head_trains_its_own_encoder_and_both_train_the_masker(order):
+    module, features = make()
+    for branch, (own, foreign) in enumerate(
+        [("causal_encoder", "bias_encoder"), ("bias_encoder", "causal_encoder")]
+    ):
+        causal, bias, _ = module.encode(features)
+        loss = module.branch_losses(causal, bias, LABEL, order)[branch].mean()
+        largest = gradients(module, loss)
+        assert largest[foreign] == 0
+        assert largest[own] > 0 and largest["masker"] > 0
+
+
+def test_generalised_cross_entropy_prefers_what_is_fitted():
+    ce = -torch.tensor([1e-6, 0.3, 0.9, 1.0]).log()
+    weights = generalised_cross_entropy(ce, 0.7) / ce.clamp_min(1e-30)
+    assert weights[0] < 1e-3
+    torch.testing.assert_close(weights[1:3], 0.7 * torch.tensor([0.3, 0.9]) ** 0.7)
+    slope = grad(lambda x: generalised_cross_entropy(x, 0.7))(torch.tensor(0.0))
+    torch.testing.assert_close(slope, torch.tensor(0.7))
+
+
+def test_gradient_is_q_times_that_of_the_true_generalised_cross_entropy():
+    q, margins = 0.7, torch.linspace(-3, 3, 13)
+    entropy = torch.nn.functional.softplus
+
+    def coded(margin):
+        return generalised_cross_entropy(entropy(-margin), q).sum()
+
+    def true(margin):
+        return ((1 - margin.sigmoid() ** q) / q).sum()
+
+    torch.testing.assert_close(grad(coded)(margins), q * grad(true)(margins))
+
+
+def test_relative_difficulty_is_a_constant_between_0_and_1():
+    causal, bias = torch.rand(2, 20, requires_grad=True).unbind(0)
+    weight = relative_difficulty(causal, bias, "sample")
+    assert weight.shape == (20,) and (weight >= 0).all() and (weight <= 1).all()
+    assert not weight.requires_grad
+    torch.testing.assert_close(relative_difficulty(bias, bias, "sample"), torch.full((20,), 0.5))
+    assert relative_difficulty(causal, bias, "batch").ndim == 0
+
+
+def test_identity_permutation_gives_the_loss_of_unswapped_pairs():
+    module, features = make()
+    causal, bias, _ = module.encode(features)
+    apart = module.branch_losses(causal, bias, LABEL)
+    swapped = module.branch_losses(causal, bias, LABEL, torch.arange(SUBJECTS))
+    weight = relative_difficulty(*apart, "sample")
+    assert torch.equal(module.objective(*apart, weight), module.objective(*swapped, weight))
+
+
+def test_swapping_gives_a_swapped_vector_the_label_it_came_with():
+    """The listing by bias vectors against the definition by causal vectors."""
+    module, features = make()
+    causal, bias, _ = module.encode(features)
+    order = torch.tensor([3, 0, 2, 1, 7, 6, 4, 5])
+    found_causal, found_bias = module.branch_losses(causal, bias, LABEL, order)
+    entropy = torch.nn.functional.cross_entropy
+    pairs = torch.cat([causal, bias[order]], -1)
+    torch.testing.assert_close(
+        found_causal, entropy(module.causal_head(pairs), LABEL, reduction="none")
+    )
+    torch.testing.assert_close(
+        found_bias[order], entropy(module.bias_head(pairs), LABEL[order], reduction="none")
+    )
+
+
+def test_swapping_starts_after_half_of_the_epochs_and_checkpoints_with_it():
+    settings = settings_of("disc", epochs=200, first_epoch=1)
+    assert [Disc.phase(settings, epoch) for epoch in (1, 100, 101)] == [APART, APART, SWAPPED]
+    assert settings.first_epoch == 101
+
+
+def test_the_phases_differ_by_the_swapped_loss():
+    module, features = make()
+    batch = Batch(features, LABEL, torch.zeros_like(LABEL), torch.tensor(3))
+    apart, logs = module.loss(batch, APART)
+    assert logs["swapped"] == 0
+    both, logs = module.loss(batch, SWAPPED)
+    torch.testing.assert_close(both, apart + module.settings.lambda_swap * logs["swapped"])
+
+
+@pytest.mark.parametrize("options", [{"node_mask": False}, {"weight": "batch"}])
+def test_options_train(options):
+    module, features = make(**options)
+    batch = Batch(features, LABEL, torch.zeros_like(LABEL), torch.tensor(3))
+    assert gradients(module, module.loss(batch, SWAPPED)[0])["masker"] > 0

@@ -1,0 +1,134 @@
+"""GSAT: information constraint, attention on edges, and the schedule of its rate."""
+
+import math
+
+import pytest
+import torch
+from synthetic import settings_of
+
+from brio_core.graphs import subject_graph
+from brio_core.layers.edge_lists import EdgeLists, list_edges
+from brio_core.layers.edge_masks import bernoulli_divergence
+from brio_core.methods.base import Batch
+from brio_core.methods.gsat import Gsat
+
+ROIS, SUBJECTS = 12, 6
+
+
+def make(**overrides):
+    torch.manual_seed(0)
+    module = Gsat(settings_of("gsat", **overrides), ROIS, 3)
+    fc = torch.randn(SUBJECTS, ROIS, ROIS, generator=torch.Generator().manual_seed(1))
+    fc = (fc + fc.mT) * ~torch.eye(ROIS, dtype=torch.bool)
+    features = module.features({"fc": fc})
+    # A few training steps' worth of running statistics, so that evaluation is not trivial.
+    for key in range(3):
+        module.loss(batch_of(features, key), "0.7")
+    return module.eval(), features
+
+
+def batch_of(features, key):
+    label = torch.arange(SUBJECTS) % 2
+    return Batch(features, label, torch.zeros(SUBJECTS, dtype=torch.int64), torch.tensor(key))
+
+
+def attention_of(module, features):
+    """What multiplies the messages, (B, P, P)."""
+    edges = EdgeLists(features["pairs"], features["slots"])
+    attention = module.edge_logits(features, edges, edges.mask, None).sigmoid()
+    return module.attended(features, edges, edges.mask, attention)
+
+
+def test_divergence_is_zero_at_the_rate_and_minus_log_rate_at_one():
+    present = torch.ones(3, 5)
+    for rate in (0.5, 0.7, 0.9):
+        assert bernoulli_divergence(torch.full((3, 5), rate), rate, present) < 1e-6
+        assert bernoulli_divergence(torch.full((3, 5), rate - 0.1), rate, present) > 1e-3
+        sure = bernoulli_divergence(torch.ones(3, 5), rate, present)
+        torch.testing.assert_close(sure, torch.tensor(-math.log(rate)), atol=1e-5, rtol=0)
+
+
+def test_evaluation_is_deterministic_and_training_draws_differ():
+    module, features = make()
+    together = module.logits(features)
+    assert torch.equal(together, module.logits(features))
+    alone = module.logits({key: value[2:3] for key, value in features.items()})
+    torch.testing.assert_close(alone, together[2:3], rtol=0, atol=1e-5)
+    module.train()
+    losses = [module.loss(batch_of(features, key), "0.7")[0] for key in (1, 2)]
+    assert losses[0] != losses[1]
+
+
+def test_attention_is_symmetric_and_zero_outside_the_mask():
+    module, features = make()
+    attention = attention_of(module, features)
+    mask = EdgeLists(features["pairs"], features["slots"]).mask
+    torch.testing.assert_close(attention, attention.mT)
+    assert ((attention > 0) == (mask > 0)).all() and (attention <= 1).all()
+    assert attention[mask > 0].std() > 0
+
+
+def test_attention_is_permutation_equivariant():
+    module, features = make()
+    order = torch.randperm(ROIS, generator=torch.Generator().manual_seed(2))
+    mask = EdgeLists(features["pairs"], features["slots"]).mask.bool()
+    edges = list_edges(mask[:, order][:, :, order], module.settings.density)
+    # Generic node features: rows move, columns stay.
+    moved = {"nodes": features["nodes"][:, order], "pairs": edges.pairs, "slots": edges.slots}
+    wanted = attention_of(module, features)[:, order][:, :, order]
+    torch.testing.assert_close(attention_of(module, moved), wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(module.logits(moved), module.logits(features), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("edge_weight", ["binary", "abs"])
+def test_full_attention_is_the_plain_gin(edge_weight):
+    module, features = make(edge_weight=edge_weight)
+    edges = EdgeLists(features["pairs"], features["slots"])
+    ones = torch.ones(SUBJECTS, 2, edges.pairs.shape[-1] // 2)
+    forced = module.attended(features, edges, edges.mask, ones)
+    plain = subject_graph(features["nodes"], module.settings.density).float()
+    if edge_weight == "abs":
+        plain = plain * features["nodes"].abs()
+    assert torch.equal(
+        module.encode(features, forced, None, 0), module.encode(features, plain, None, 0)
+    )
+
+
+def test_the_first_pass_does_not_see_attention():
+    module, features = make()
+    with torch.no_grad():
+        edges = EdgeLists(features["pairs"], features["slots"])
+        before = module.edge_logits(features, edges, edges.mask, None)
+        module.head.weight.zero_()
+        assert torch.equal(before, module.edge_logits(features, edges, edges.mask, None))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "final_rate", "first"), [(200, 0.7, 61), (200, 0.5, 61), (100, 0.7, 31), (6, 0.7, 3)]
+)
+def test_rate_falls_to_its_final_value_and_stays(epochs, final_rate, first):
+    settings = settings_of("gsat", epochs=epochs, final_rate=final_rate, first_epoch=1)
+    rates = [settings.rate(epoch) for epoch in range(1, epochs + 1)]
+    assert rates[0] == 0.9
+    assert all(later <= earlier for earlier, later in zip(rates, rates[1:]))
+    assert rates[-1] == pytest.approx(final_rate)
+    assert settings.first_epoch == first
+    assert settings.rate(first) == pytest.approx(final_rate)
+    assert settings.rate(first - 1) > final_rate + 0.05
+
+
+def test_published_decay_is_ten_epochs():
+    settings = settings_of("gsat", epochs=100, decay_share=0.2, first_epoch=1)
+    assert [settings.rate(epoch) for epoch in (10, 11, 20, 21)] == pytest.approx(
+        [0.9, 0.8, 0.8, 0.7]
+    )
+
+
+def test_the_phase_is_the_rate():
+    settings = settings_of("gsat", epochs=200, first_epoch=1)
+    assert [Gsat.phase(settings, epoch) for epoch in (1, 31, 61, 200)] == [
+        "0.9",
+        "0.8",
+        "0.7",
+        "0.7",
+    ]
