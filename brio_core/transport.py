@@ -151,10 +151,41 @@ def sinkhorn_divergence(x: Tensor, y: Tensor, epsilon: float, iterations: int = 
     """
     # Distances do not change under a common shift, and rounding is least around the centre.
     centre = (x.mean(-2, keepdim=True) + y.mean(-2, keepdim=True)).detach() / 2
-    x, y = x - centre, y - centre
-    cross = transport_cost(squared_distances(x, y), epsilon, iterations)
-    # Measures of one size share one call.
-    measures = [torch.stack([x, y])] if x.shape == y.shape else [x, y]
-    own = [self_transport_cost(squared_distances(z, z), epsilon, iterations) for z in measures]
-    own = own[0].sum(0) if len(own) == 1 else own[0] + own[1]
-    return cross - own / 2
+    return _Divergence.apply(x - centre, y - centre, epsilon, iterations)[0]
+
+
+class _Divergence(torch.autograd.Function):
+    """Value and gradients in one go: the plans give both."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, y, epsilon, iterations):
+        costs = squared_distances(x, y), squared_distances(x, x), squared_distances(y, y)
+        cross = solve(costs[0], epsilon, iterations)
+        of_x = solve(costs[1], epsilon, iterations, symmetric=True)
+        of_y = solve(costs[2], epsilon, iterations, symmetric=True)
+        solved = cross, of_x, of_y
+        values = [
+            part.entropy + (part.plan * cost).sum((-2, -1)) for part, cost in zip(solved, costs)
+        ]
+        # Eq. app_sinkhorn_representation_gradients; a self-plan is symmetric up to rounding.
+        from_x = _pull(cross.plan, x, y) - _pull((of_x.plan + of_x.plan.mT) / 2, x, x)
+        from_y = _pull(cross.plan.mT, y, x) - _pull((of_y.plan + of_y.plan.mT) / 2, y, y)
+        return values[0] - (values[1] + values[2]) / 2, from_x, from_y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*output[1:])
+        ctx.mark_non_differentiable(*output[1:])
+
+    @staticmethod
+    def backward(ctx, grad, *_):
+        from_x, from_y = ctx.saved_tensors
+        grad = grad[..., None, None]
+        return grad * from_x, grad * from_y, None, None
+
+
+def _pull(plan: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """2 sum_h plan_ih (x_i - y_h)."""
+    return 2 * (plan.sum(-1, keepdim=True) * x - plan @ y)

@@ -25,6 +25,7 @@ SMALL = {
     "learning_rate": 3e-3,
     "precision": "float32",
     "hidden": 8,
+    "experts": 3,
     "roi_dim": 4,
     "factors": 2,
     "total_factor_dim": 8,

@@ -1,4 +1,4 @@
-"""Uniform numbers in one pass over memory; torch has no 32-bit unsigned arithmetic and needs a dozen.
+"""Uniform numbers in one pass over memory; torch, without unsigned integers, needs a dozen.
 
 Bit for bit the numbers of :func:`brio_core.randomness.uniform`.
 """

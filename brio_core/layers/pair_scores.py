@@ -10,9 +10,6 @@ from torch import Tensor
 
 from brio_core import kernels
 
-# Numbers that one chunk of hidden units may put into memory without a fused kernel.
-CHUNK = 1 << 22
-
 
 def pair_scores(sender: Tensor, receiver: Tensor, weight: Tensor) -> Tensor:
     """``sum_k w_k relu(s_ik + r_jk)``; (*W, ..., P, D) twice and (*W, D) give (*W, ..., P, P)."""
@@ -95,25 +92,23 @@ def _beside(weight: Tensor, side: Tensor) -> Tensor:
     return weight.view(*weight.shape[:-1], *ones, weight.shape[-1])
 
 
-def _chunks(side: Tensor) -> list[slice]:
-    units, pairs = side.shape[-1], side.numel() // side.shape[-1] * side.shape[-2]
-    step = max(1, min(units, CHUNK // pairs))
-    return [slice(start, start + step) for start in range(0, units, step)]
+def _units(side: Tensor) -> Tensor:
+    return side.movedim(-1, 0).contiguous()
 
 
 def _scores(sender: Tensor, receiver: Tensor, weight: Tensor) -> Tensor:
     total = sender.new_zeros(*sender.shape[:-1], sender.shape[-2])
-    for units in _chunks(sender):
-        hidden = sender[..., :, None, units] + receiver[..., None, :, units]
-        total += (hidden.relu_() * weight[..., None, units]).sum(-1)
+    for left, right, scale in zip(_units(sender), _units(receiver), _units(weight)):
+        total.addcmul_((left[..., :, None] + right[..., None, :]).relu_(), scale[..., None])
     return total
 
 
 def _open_sums(sender: Tensor, receiver: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Per node and unit, the gradients of all pairs whose unit is open."""
-    sent, received = torch.empty_like(sender), torch.empty_like(receiver)
-    for units in _chunks(sender):
-        hidden = sender[..., :, None, units] + receiver[..., None, :, units]
-        through = (hidden > 0) * grad[..., None]
-        sent[..., units], received[..., units] = through.sum(-2), through.sum(-3)
-    return sent, received
+    sent, received = [], []
+    for left, right in zip(_units(sender), _units(receiver)):
+        hidden = left[..., :, None] + right[..., None, :]
+        through = torch.ops.aten.threshold_backward(grad, hidden, 0)
+        sent.append(through.sum(-1))
+        received.append(through.sum(-2))
+    return torch.stack(sent, -1), torch.stack(received, -1)

@@ -88,5 +88,5 @@ def test_fused_assignment_equals_plain_torch(n_factors, n_rois, spread):
     fused_slopes = slopes(balanced_assignment, similarity.cuda(), target.cuda())
     scale = float(expected.abs().max())
     torch.testing.assert_close(
-        fused_slopes.cpu().double(), expected, atol=1e-4 * scale + 1e-7, rtol=1e-3
+        fused_slopes.cpu().double(), expected, atol=1e-4 * scale + 2e-6, rtol=1e-3
     )

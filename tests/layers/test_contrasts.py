@@ -12,7 +12,7 @@ from brio_core.layers.contrasts import (
 from brio_core.layers.environments import membership
 
 SITE = torch.tensor([0] * 6 + [1] * 5 + [2] * 3 + [-1] * 2)
-LABEL = torch.tensor([0, 0, 0, 1, 1, 1] + [0, 0, 1, 1, 1] + [1, 1, 1] + [0, 1])
+LABEL = torch.tensor([0, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1])
 FEATURES = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
 MEMBERS = membership(SITE, 4)
 
@@ -21,7 +21,7 @@ def test_contrasts_and_their_noise_equal_a_loop():
     found = class_contrasts(FEATURES, LABEL, MEMBERS)
     assert found.usable.tolist() == [1, 1, 0, 0]
     for site in (0, 1):
-        one, zero = (FEATURES[(SITE == site) & (LABEL == side)] for side in (1, 0))
+        one, zero = (FEATURES[(site == SITE) & (side == LABEL)] for side in (1, 0))
         torch.testing.assert_close(found.values[site], one.mean(0) - zero.mean(0))
         noise = one.var(0) / len(one) + zero.var(0) / len(zero)
         torch.testing.assert_close(found.noise[site], noise)

@@ -26,7 +26,7 @@ def test_the_lists_hold_every_edge_once(rois, density):
 
 
 def test_collect_reads_both_directions():
-    mask, edges = graphs()
+    _, edges = graphs()
     dense = torch.arange(81.0).view(9, 9).expand(4, 9, 9)
     there, back = edges.collect(dense).unbind(-2)
     present = edges.present.bool()

@@ -80,7 +80,7 @@ def test_predictions_have_no_site():
 
 def test_what_each_loss_trains():
     module, batch = make()
-    shared, rest = module.split(module._encode(batch.features, batch.key))
+    shared, _ = module.split(module._encode(batch.features, batch.key))
     members = membership(batch.site, SITES)
     backbone = {"convolutions", "norms", "gate"}
     _, logs = module.loss(batch, GUIDED)
@@ -124,7 +124,7 @@ def test_gap_freezes_the_site_head_in_the_penalty_and_trains_it_on_constants():
 
 
 def test_grl_turns_the_encoder_against_the_adversary():
-    module, batch = make(guide="grl", lambda_environment=0.0)
+    module, _ = make(guide="grl", lambda_environment=0.0)
     members = membership(SITE, SITES)
     shared = torch.randn(len(SITE), module.settings.hidden, requires_grad=True)
     module.progress.fill_(0.3)

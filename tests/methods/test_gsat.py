@@ -1,6 +1,7 @@
 """GSAT: information constraint, attention on edges, and the schedule of its rate."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -94,15 +95,6 @@ def test_full_attention_is_the_plain_gin(edge_weight):
     )
 
 
-def test_the_first_pass_does_not_see_attention():
-    module, features = make()
-    with torch.no_grad():
-        edges = EdgeLists(features["pairs"], features["slots"])
-        before = module.edge_logits(features, edges, edges.mask, None)
-        module.head.weight.zero_()
-        assert torch.equal(before, module.edge_logits(features, edges, edges.mask, None))
-
-
 @pytest.mark.parametrize(
     ("epochs", "final_rate", "first"), [(200, 0.7, 61), (200, 0.5, 61), (100, 0.7, 31), (6, 0.7, 3)]
 )
@@ -110,7 +102,7 @@ def test_rate_falls_to_its_final_value_and_stays(epochs, final_rate, first):
     settings = settings_of("gsat", epochs=epochs, final_rate=final_rate, first_epoch=1)
     rates = [settings.rate(epoch) for epoch in range(1, epochs + 1)]
     assert rates[0] == 0.9
-    assert all(later <= earlier for earlier, later in zip(rates, rates[1:]))
+    assert all(later <= earlier for earlier, later in pairwise(rates))
     assert rates[-1] == pytest.approx(final_rate)
     assert settings.first_epoch == first
     assert settings.rate(first) == pytest.approx(final_rate)
@@ -119,16 +111,11 @@ def test_rate_falls_to_its_final_value_and_stays(epochs, final_rate, first):
 
 def test_published_decay_is_ten_epochs():
     settings = settings_of("gsat", epochs=100, decay_share=0.2, first_epoch=1)
-    assert [settings.rate(epoch) for epoch in (10, 11, 20, 21)] == pytest.approx(
-        [0.9, 0.8, 0.8, 0.7]
-    )
+    rates = [settings.rate(epoch) for epoch in (10, 11, 20, 21)]
+    assert rates == pytest.approx([0.9, 0.8, 0.8, 0.7])
 
 
 def test_the_phase_is_the_rate():
     settings = settings_of("gsat", epochs=200, first_epoch=1)
-    assert [Gsat.phase(settings, epoch) for epoch in (1, 31, 61, 200)] == [
-        "0.9",
-        "0.8",
-        "0.7",
-        "0.7",
-    ]
+    phases = [Gsat.phase(settings, epoch) for epoch in (1, 31, 61, 200)]
+    assert phases == ["0.9", "0.8", "0.7", "0.7"]

@@ -1,0 +1,224 @@
+"""The trainer: samplers, selection, groups, memory, interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from synthetic import make_cohort, make_problem, settings_of
+
+from brio_core import training
+from brio_core.cohort import write_fc, write_series
+from brio_core.errors import BrioError
+from brio_core.evaluation import auc
+from brio_core.files import write_json
+from brio_core.samplers import schedule, steps_per_epoch
+from brio_core.selection import ValidationAuc
+from brio_core.splits import make_split
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_balanced_batches_hold_every_cell_equally_and_in_order():
+    settings = settings_of("brio")
+    site, label = np.repeat([0, 1, 2], [9, 5, 4]), np.array([0, 1] * 9)
+    steps = schedule(settings, site, label, 20, np.random.default_rng(0))
+    for batch in steps:
+        cells = [
+            (s, c) for s in range(3) for c in (0, 1) for _ in range(settings.subjects_per_cell)
+        ]
+        assert [(site[row], label[row]) for row in batch] == cells
+    # Small cells repeat, nobody is dropped.
+    assert set(steps.ravel()) == set(range(18))
+
+
+def test_shuffled_batches_run_through_everybody_before_repeating():
+    settings = settings_of("gcn", batch_size=4)
+    steps = schedule(settings, np.zeros(10), np.zeros(10), 10, np.random.default_rng(0))
+    flat = steps.ravel()
+    for start in range(0, 40, 10):
+        assert sorted(flat[start : start + 10]) == list(range(10))
+
+
+def test_steps_per_epoch_is_one_number_for_all_folds():
+    assert steps_per_epoch(settings_of("gcn", batch_size=64), [880, 990, 850], 34) == 16
+    assert steps_per_epoch(settings_of("brio", subjects_per_cell=4), [880, 990, 850], 34) == 8
+
+
+def test_validation_auc_equals_the_mean_over_groups():
+    generator = np.random.default_rng(0)
+    label = generator.integers(0, 2, 60)
+    label[50:] = 1
+    groups = [
+        [np.arange(0, 20), np.arange(20, 45)],
+        [np.arange(5, 12), np.arange(50, 60)],
+        [np.arange(50, 55), np.arange(55, 60)],
+    ]
+    scores = np.round(generator.standard_normal((3, 60)), 1)
+    measure = ValidationAuc(groups, label, "cpu")
+    logits = torch.as_tensor(np.take_along_axis(scores, measure.rows, 1))
+    found = measure(logits)
+    first = np.mean([auc(label[group], scores[0][group]) for group in groups[0]])
+    assert float(found[0]) == pytest.approx(first, abs=1e-12)
+    # A group of one class is left out; a fold with none left is at chance.
+    assert float(found[1]) == pytest.approx(auc(label[5:12], scores[1][5:12]), abs=1e-12)
+    assert float(found[2]) == 0.5
+
+
+def test_ties_go_to_the_earliest_eligible_epoch(tmp_path):
+    problem, _ = make_problem("gcn", learning_rate=0.0, weight_decay=0.0, dropout=0.0)
+    # Nothing learns, so after BatchNorm has settled every epoch scores alike.
+    results = train_all(problem, tmp_path)
+    for result in results:
+        scores = [epoch["validation_auc"] for epoch in result.history]
+        eligible = scores[problem.settings.first_epoch - 1 :]
+        expected = problem.settings.first_epoch + int(np.argmax(eligible))
+        assert result.selected_epoch == expected
+
+
+def test_patience_stops_a_fold(tmp_path):
+    problem, _ = make_problem("gcn", epochs=30, patience=2, first_epoch=1)
+    for result in train_all(problem, tmp_path):
+        assert result.epochs == min(30, result.selected_epoch + 2)
+
+
+def train_all(problem, folder, group_size=None):
+    return training.train(problem, training.Checkpoints(folder, "test", 1e9), group_size)
+
+
+def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
+    real = training._run_group
+
+    def small_machine(problem, group, checkpoints):
+        if len(group) > 2:
+            raise torch.cuda.OutOfMemoryError
+        return real(problem, group, checkpoints)
+
+    problem, _ = make_problem("gcn")
+    expected = train_all(problem, tmp_path / "large")
+    monkeypatch.setattr(training, "_run_group", small_machine)
+    results = train_all(problem, tmp_path / "small")
+    assert [result.name for result in results] == [fold.name for fold in problem.folds]
+    assert "3 folds at a time instead of 6" in capsys.readouterr().err
+    for one, other in zip(expected, results):
+        assert one.history[-1]["loss"] == pytest.approx(other.history[-1]["loss"], abs=1e-4)
+
+
+def test_no_gpu_is_said_plainly(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert training.choose_device("auto", allow_cpu=True).type == "cpu"
+    for wanted, allow in (("auto", False), ("cuda", True)):
+        with pytest.raises(BrioError, match="no CUDA device"):
+            training.choose_device(wanted, allow)
+
+
+def test_foreign_or_broken_checkpoints_are_ignored(tmp_path):
+    store = training.Checkpoints(tmp_path, "mine", 1e9)
+    store.save(["a"], {"epoch": 3}, always=True)
+    assert store.load(["a"], torch.device("cpu"))["epoch"] == 3
+    other = training.Checkpoints(tmp_path, "another code", 1e9)
+    assert other.load(["a"], torch.device("cpu")) is None
+    for path in tmp_path.glob("*.pt"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert store.load(["a"], torch.device("cpu")) is None
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory):
+    """Files of a toy cohort, and the command line that trains BRIO on it."""
+    folder = tmp_path_factory.mktemp("cell")
+    cohort, table = make_cohort()
+    people = table.assign(age="n/a", sex="n/a", mean_fd="n/a", tr="2.0", source="made up")
+    (folder / "toy").mkdir()
+    people.to_csv(folder / "toy" / "participants.tsv", sep="\t", index=False)
+    scans = [cohort.series.scan(index) for index in range(len(cohort.subjects))]
+    write_series(folder / "toy" / "series.h5", cohort.subjects, scans, cohort.series.rois, {})
+    write_fc(folder / "toy" / "fc.h5", cohort.subjects, cohort.fc)
+    split = make_split(table, "toy", "loso", 0)
+    lengths = [{"name": fold["name"], "estimate": 4.0} for fold in split["folds"]]
+    write_json(folder / "split.json", split)
+    write_json(folder / "length.json", {"split_checksum": split["checksum"], "folds": lengths})
+    settings = {**vars(settings_of("brio")), "epochs": 30}
+    params = {"method": "brio", "label": "BRIO", "group": "Ours", "settings": settings}
+    command = [
+        sys.executable, ROOT / "scripts" / "train.py", "--cohort-dir", folder / "toy",
+        "--split", folder / "split.json", "--block-length", folder / "length.json",
+        "--variant", "brio", "--params", json.dumps(params), "--seed", "0", "--device", "cpu",
+        "--checkpoint-seconds", "0",
+    ]  # fmt: skip
+    return folder, list(map(str, command))
+
+
+def start(command, out):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [*command, "--out-dir", str(out)], env=environment, stderr=subprocess.DEVNULL
+    )
+
+
+def test_a_killed_cell_goes_on_and_ends_with_the_same_bytes(cell):
+    folder, command = cell
+    assert start(command, folder / "undisturbed").wait() == 0
+    kills = 0
+    for attempt in range(20):
+        process = start(command, folder / "disturbed")
+        # Wait for the first checkpoint of this attempt, then kill a little later each time.
+        before = latest_change(folder / "disturbed")
+        while process.poll() is None and latest_change(folder / "disturbed") == before:
+            time.sleep(0.01)
+        time.sleep(0.05 * attempt)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+        assert not (folder / "disturbed" / "meta.json").exists()
+        if kills == 3:
+            assert start(command, folder / "disturbed").wait() == 0
+            break
+    assert kills > 0
+    for name in ("predictions.csv", "history.csv"):
+        one, other = (folder / run / name for run in ("undisturbed", "disturbed"))
+        assert one.read_bytes() == other.read_bytes()
+    assert sorted(path.name for path in (folder / "disturbed").iterdir()) == [
+        "history.csv", "meta.json", "models.pt", "predictions.csv",
+    ]  # fmt: skip
+
+
+def latest_change(folder):
+    changes = [path.stat().st_mtime_ns for path in folder.glob(".unfinished/*.pt")]
+    return max(changes, default=0)
+
+
+def test_meta_says_how_to_repeat_the_cell(cell):
+    folder, command = cell
+    if not (folder / "undisturbed").exists():
+        assert start(command, folder / "undisturbed").wait() == 0
+    meta = json.loads((folder / "undisturbed" / "meta.json").read_text())
+    for key in ("cohort", "protocol", "variant", "seed", "settings", "split_checksum", "versions",
+                "device", "threads", "group_size", "parameters", "peak_memory_bytes"):  # fmt: skip
+        assert meta[key] not in (None, ""), key
+    assert [fold["name"] for fold in meta["folds"]] == [f"site{index}" for index in range(6)]
+
+
+def test_split_of_another_cohort_is_refused(cell):
+    folder, command = cell
+    split = json.loads((folder / "split.json").read_text())
+    split["subjects"][0] = "somebody else"
+    (folder / "other.json").write_text(json.dumps(split))
+    changed = [
+        str(folder / "other.json") if part.endswith("split.json") else part for part in command
+    ]
+    done = subprocess.run(
+        [*changed, "--out-dir", str(folder / "refused")],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "lists other subjects" in done.stderr
+    assert not (folder / "refused").exists()
