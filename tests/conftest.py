@@ -79,3 +79,33 @@ def demo_results(demo_data, tmp_path_factory) -> Path:
     assert result.returncode == 0, result.stderr
     (out / "assemble.log").write_text(result.stderr)
     return out
+
+
+@pytest.fixture(scope="session")
+def trained_demo_cell(demo_results, tmp_path_factory) -> tuple[Path, list]:
+    """The run folder of a linear model on the demo cohort, and the options that name its files."""
+    out = tmp_path_factory.mktemp("cell")
+    split, length, fc = out / "split.json", out / "length.json", demo_results / "fc.h5"
+    common = ("--participants", demo_results / "participants.tsv")
+    series = ("--series", demo_results / "series.h5")
+    files = ["--cohort-dir", demo_results, "--split", split, "--block-length", length]
+    presets = yaml.safe_load((ROOT / "config/methods/linear-correlation.yaml").read_text())[
+        "presets"
+    ]
+    params = {
+        "method": "linear-correlation",
+        "label": "Linear",
+        "group": "Linear",
+        "settings": presets["common"],
+    }
+    for command in (
+        ("connect", *series, "--out", fc),
+        ("split", *common, "--cohort", "demo", "--protocol", "loso", "--split-seed", 0,
+         "--out", split),
+        ("blocklength", *series, *common, "--split", split, "--settings", "{}", "--out", length),
+        ("train", *files, "--variant", "linear-correlation", "--params", json.dumps(params),
+         "--seed", 0, "--device", "cpu", "--out-dir", out / "run"),
+    ):  # fmt: skip
+        result = _run_script(*command)
+        assert result.returncode == 0, (command[0], result.stderr)
+    return out / "run", files

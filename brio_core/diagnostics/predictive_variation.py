@@ -1,9 +1,8 @@
 """How much predictions change when FC is estimated again within the scan."""
 
-import torch
 from torch import Tensor
 
-from brio_core.methods.brio.qualification import qualify
+from brio_core.cell_statistics import cell_statistics
 
 
 def predictive_variation(
@@ -21,6 +20,5 @@ def predictive_variation(
     site, label : (N,) integers
         Sites counted from 0, each with both classes.
     """
-    one_factor = torch.ones(1, 1, dtype=logits.dtype, device=logits.device)
-    statistics = qualify(logits[..., None], site, label, one_factor, stabiliser=stabiliser)
+    statistics = cell_statistics(logits[..., None], site, label)
     return (statistics.variation / (statistics.scale + stabiliser)).mean()

@@ -51,7 +51,7 @@ def test_one_method_changes(after_demo, file, old, new, variant):
     assert rules_of(jobs) == {"train"} | AFTER_TRAINING
     diagnosed = {values[2] for values in cells_of(jobs, "diagnose")}
     # The diagnostics of all methods use the qualification of BRIO.
-    assert diagnosed == {variant} or file.startswith("brio_core/methods/brio/")
+    assert diagnosed == {variant}
 
 
 def test_shared_training_code_changes(after_demo):

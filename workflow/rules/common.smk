@@ -121,9 +121,8 @@ def active_summaries(wildcards):
     ]
 
 
-def active_runs(wildcards):
-    cells = dict.fromkeys(cell for name in ACTIVE for cell in experiment_cells(CONFIG, name))
-    return [PATHS.run(cell) for cell in cells]
+def active_cells(wildcards):
+    return [path.removesuffix("csv") + "cells.json" for path in active_summaries(wildcards)]
 
 
 def command_line():

@@ -3,7 +3,8 @@ rule index:
         tables=output_files(CONFIG, PATHS, "tables", ACTIVE, "json"),
         figures=output_files(CONFIG, PATHS, "figures", ACTIVE, "png"),
         summaries=active_summaries,
-        meta=lambda wildcards: [f"{run}/meta.json" for run in active_runs(wildcards)],
+        # One file for many cells: a thousand run folders would not fit into one command.
+        cells=active_cells,
     output:
         page=report(
             "<results>/index.html",
@@ -22,7 +23,6 @@ rule index:
         mem_mb=4000,
         runtime=30,
     params:
-        runs=active_runs,
         # Written before the first job of every run; its content is tracked here.
         config=PATHS.run_config,
         resolved=lambda wildcards: hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest(),
@@ -31,6 +31,6 @@ rule index:
         code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
     shell:
         "{RUN}/overview.py --tables {input.tables:q} --figures {input.figures:q}"
-        " --summaries {input.summaries:q} --runs {params.runs:q} --config {params.config:q}"
+        " --summaries {input.summaries:q} --runs {input.cells:q} --config {params.config:q}"
         " --datasets {params.datasets:q} --command {params.command:q}"
         " --out {output.page:q} > {log:q} 2>&1"

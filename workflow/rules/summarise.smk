@@ -9,6 +9,7 @@ rule summarise:
     output:
         summary="<results>/summaries/{experiment}/{cohort}/{protocol}.csv",
         sites="<results>/summaries/{experiment}/{cohort}/{protocol}-sites.csv",
+        cells="<results>/summaries/{experiment}/{cohort}/{protocol}.cells.json",
     log:
         "<logs>/summarise/{experiment}/{cohort}/{protocol}.log",
     benchmark:
@@ -24,4 +25,5 @@ rule summarise:
         code=code("scripts/summarise.py"),
     shell:
         "{RUN}/summarise.py --runs {params.runs:q} --experiment {wildcards.experiment:q}"
-        " --out {output.summary:q} --sites {output.sites:q} > {log:q} 2>&1"
+        " --out {output.summary:q} --sites {output.sites:q} --cells {output.cells:q}"
+        " > {log:q} 2>&1"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from brio_core.cell_statistics import cell_statistics
+
 VARIANTS = ("none", "RS", "TR", "SM", "SF", "QG")
 
 
@@ -79,23 +81,9 @@ def qualify(
     """
     if without not in VARIANTS:
         raise ValueError(f"without is one of {', '.join(VARIANTS)}, not {without!r}")
-    n_sites = int(site.max()) + 1 if n_sites is None else n_sites
-    full_scan, reestimated = contributions[..., 0, :], contributions[..., 1:, :]
-
-    # Sums over one-hot membership: deterministic, and no matrix product that TF32 would round.
-    cell = torch.arange(2 * n_sites, device=site.device)
-    member = (site * 2 + label)[..., None] == cell
-    member = member.to(contributions.dtype)[..., None]
-    count = member.sum(-3).clamp_min(1)
-
-    def cell_mean(values: Tensor) -> Tensor:
-        return ((member * values[..., None, :]).sum(-3) / count).unflatten(-2, (n_sites, 2))
-
-    # Eq. factor_task_statistics
-    mean = cell_mean(full_scan)
-    own_mean = (member * mean.flatten(-3, -2)[..., None, :, :]).sum(-2)
-    variance = cell_mean((full_scan - own_mean).square())
-    site_contrast = mean[..., 1, :] - mean[..., 0, :]
+    statistics = cell_statistics(contributions, site, label, n_sites)
+    mean, variance, site_contrast, variation, scale = statistics
+    n_sites = mean.shape[-3]
     # Eq. source_balanced_statistics
     pooled_variance, contrast = variance.mean(-3), site_contrast.mean(-2)
     # Eq. task_relevance
@@ -104,10 +92,7 @@ def qualify(
     task_score = block_share * contrast.square() / (pooled_variance.sum(-2) + stabiliser)
     total = task_score.sum(-1, keepdim=True)
     relevance = task_score / total.where(total > 0, 1)
-    # Eq. reestimation_variation, task_calibration_scale, reestimation_support
-    change = (reestimated - full_scan[..., None, :]).square()
-    variation = cell_mean(change.sum(-2) / max(change.shape[-2], 1))
-    scale = variance + site_contrast.square()[..., None, :] / 4
+    # Eq. reestimation_support
     support = (scale + stabiliser) / (scale + variation + stabiliser)
 
     # Where support is not used, no re-estimates need to be given.
