@@ -12,12 +12,14 @@ IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
 PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench readme-picture clean
+.PHONY: help venv demo test test-slow lint format bench readme-picture clean
 
 help: ## list these targets
 	@echo "usage: make TARGET"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
 	    printf '  %-16s %s\n' "$$name" "$$what"; done
+
+venv: $(READY) ## make the environment only
 
 demo: $(READY) ## run the whole pipeline on the demo cohort
 	@$(IN_VENV) snakemake demo --cores all

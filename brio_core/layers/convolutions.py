@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core import kernels
+from brio_core.layers.fused import norm_relu
 from brio_core.layers.norms import NodeNorm
 from brio_core.randomness import dropout, fold_in
 
@@ -122,4 +123,4 @@ class DenseGin(nn.Module):
     def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
         # The first Linear commutes with the sum over neighbours, and makes it narrow.
         aggregated = self.aggregate(self.first(hidden), adjacency)
-        return self.second(self.norm(aggregated).relu())
+        return self.second(norm_relu(aggregated, self.norm))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from brio_core.graphs import neighbours_per_roi
 
@@ -16,10 +17,19 @@ class EdgeLists(NamedTuple):
     """``pairs`` (B, 2E): flat index of each directed edge in (P, P), 0 in places left empty.
 
     ``slots`` (B, P * P): the place of each pair of nodes in the list, 2E where there is no edge.
+    ``order`` (B, 2E): places sorted by sender; node i's are from ``starts`` (B, P + 1) [i] to
+    [i + 1].
     """
 
     pairs: Tensor
     slots: Tensor
+    order: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(cls, features: dict[str, Tensor]) -> "EdgeLists":
+        """The lists among the features of a method, which keep their names."""
+        return cls(*(features[name] for name in cls._fields))
 
     @property
     def present(self) -> Tensor:
@@ -57,7 +67,10 @@ def list_edges(mask: Tensor, density: float) -> EdgeLists:
     place = (upper.cumsum(-1) - 1).unflatten(-1, (n_rois, n_rois))
     upper = upper.view_as(place)
     slots = torch.where(upper, place, torch.where(upper.mT, place.mT + n_edges, 2 * n_edges))
-    return EdgeLists(torch.cat([first, second], -1), slots.flatten(-2))
+    pairs = torch.cat([first, second], -1)
+    order = torch.where(pairs > 0, pairs, n_rois * n_rois).argsort(-1)
+    starts = functional.pad(mask.sum(-1).cumsum(-1), (1, 0))
+    return EdgeLists(pairs, slots.flatten(-2), order.int(), starts.int())
 
 
 def _gather(values: Tensor, index: Tensor) -> Tensor:

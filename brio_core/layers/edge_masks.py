@@ -50,22 +50,23 @@ def bernoulli_divergence(
 
 
 def keep_rate(masks: Tensor, present: Tensor) -> Tensor:
-    """Share of a graph's edges that a mask keeps, (..., E) to (...)."""
-    return (masks * present).sum(-1) / present.sum(-1)
+    """Share of a graph's edges that a mask keeps, (..., E) to (...); masks are 0 off the edges."""
+    return masks.sum(-1) / present.sum(-1)
 
 
 def correlations(masks: Tensor, present: Tensor, guard: float = 1e-6) -> Tensor:
     """Correlation over present items of every two masks, (B, K, N) to (B, K, K).
 
-    A mask without variance is uncorrelated with everything, itself included.
+    Masks are 0 where nothing is present. A mask without variance is uncorrelated with everything,
+    itself included.
     """
-    count = present.sum(-1, keepdim=True)
-    mean = (masks * present[:, None]).sum(-1) / count
-    centred = (masks - mean[..., None]) * present[:, None]
-    covariance = centred @ centred.mT / count[..., None]
-    variance = centred.square().sum(-1) / count
-    scale = (variance[..., :, None] * variance[..., None, :] + guard**2).sqrt()
-    return covariance / scale
+    count = present.sum(-1)[:, None]
+    mean = masks.sum(-1) / count
+    # Sums of zeros and ones are exact, so nothing is lost to cancellation.
+    covariance = masks @ masks.mT / count[..., None] - mean[..., :, None] * mean[..., None, :]
+    variance = covariance.diagonal(dim1=-2, dim2=-1)
+    scale = (variance[..., :, None] * variance[..., None, :]).clamp_min(0) + guard**2
+    return covariance / scale.sqrt()
 
 
 def diversity_hinge(masks: Tensor, present: Tensor, allowed: float) -> Tensor:

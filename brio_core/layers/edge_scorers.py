@@ -1,6 +1,6 @@
 """Scores of edges from the nodes at their ends: ``w . relu(norm(W [h_i ; h_j])) + b``.
 
-One hidden layer, so that :func:`brio_core.layers.pair_scores.pair_scores` can do it without a
+One hidden layer, so that :func:`brio_core.layers.edge_scores.edge_scores` can do it without a
 vector per edge. Normalisation over edges is exact all the same: sums over edges of ``s_i + r_j``
 and of its square need degrees and one product with the graph only.
 """
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from brio_core.layers.edge_lists import EdgeLists
-from brio_core.layers.pair_scores import pair_scores
+from brio_core.layers.edge_scores import edge_scores
 
 
 class EdgeScorer(nn.Module):
-    """Logits of all directed edges (B, 2, E); place e of the first row is i -> j, sender i first.
+    """Logits of all directed edges (B, 2, E); empty places hold the bias.
 
     ``norm`` is taken over the edges of each graph (``instance``: no weights, no memory), over all
     edges of the batch (``batch``: as BatchNorm, running statistics in evaluation), or not at all.
@@ -40,8 +40,7 @@ class EdgeScorer(nn.Module):
         sender, receiver = self.norm(sender, receiver, mask)
         if keep is not None:
             sender, receiver = sender * keep[..., None, :], receiver * keep[..., None, :]
-        scores = pair_scores(sender, receiver, self.last.weight.squeeze(0)) + self.last.bias
-        return edges.collect(scores)
+        return edge_scores(sender, receiver, self.last.weight.squeeze(0), edges) + self.last.bias
 
 
 def edge_moments(

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from brio_core.randomness import dropout
+from brio_core.layers.fused import centre_relu, norm_relu, remember
 
 
 class ExpertLinear(nn.Module):
@@ -37,7 +37,7 @@ def share(values: Tensor, weight: Tensor) -> Tensor:
     # One wide product: repeating the values would cost their size once per expert. Unlike a
     # transposition, unbinding gives the weight a contiguous gradient, which a fused Adam wants.
     wide = values @ torch.cat(weight.unbind(), -1)
-    return wide.unflatten(-1, (experts, after)).movedim(-2, 0)
+    return wide.unflatten(-1, (experts, after)).movedim(-2, 0).contiguous()
 
 
 def _add_bias(values: Tensor, bias: Tensor | None) -> Tensor:
@@ -49,7 +49,7 @@ def _add_bias(values: Tensor, bias: Tensor | None) -> Tensor:
 class ExpertNorm(nn.Module):
     """BatchNorm per expert and channel over all graphs and nodes, (K, B, P, d)."""
 
-    epsilon = 1e-5
+    eps = 1e-5
     momentum = 0.1
 
     def __init__(self, experts: int, width: int) -> None:
@@ -63,13 +63,8 @@ class ExpertNorm(nn.Module):
         mean, variance = self.running_mean, self.running_var
         if self.training:
             variance, mean = torch.var_mean(values, (1, 2), correction=0)
-            count = values.shape[1] * values.shape[2]
-            for running, value in (
-                (self.running_mean, mean),
-                (self.running_var, variance * count / (count - 1)),
-            ):
-                running.mul_(1 - self.momentum).add_(self.momentum * value.detach())
-        scale = self.weight * (variance + self.epsilon).rsqrt()
+            remember(self, mean, variance, values.shape[1] * values.shape[2])
+        scale = self.weight * (variance + self.eps).rsqrt()
         shift = self.bias - mean * scale
         return torch.addcmul(shift[:, None, None], values, scale[:, None, None])
 
@@ -96,26 +91,24 @@ class ExpertGin(nn.Module):
         self,
         nodes: Tensor,
         adjacency: Tensor,
-        scale: Tensor | None,
+        kept: Tensor,
         key: Tensor | None,
         stream: int,
     ) -> Tensor:
         """Nodes (B, P, d) that all experts share, on graphs of their own (K, B, P, P).
 
-        ``scale`` (K, B, P, 1) multiplies the node features. Dropout takes a key and one stream
-        per layer from ``stream`` on.
+        The features of nodes that are not ``kept``, ones and zeros (K, B, P, 1), count as zero;
+        such nodes have no edges. Dropout takes a key and one stream per layer from ``stream`` on.
         """
         hidden = nodes
         for layer, (first, second, norm) in enumerate(zip(self.first, self.second, self.norms)):
-            # The first Linear commutes with scaling and with the sum over neighbours.
+            # The first Linear commutes with the sum over neighbours.
             hidden = first.project(hidden) if layer else share(hidden, first.weight)
-            if scale is not None and layer == 0:
-                hidden = hidden * scale
-            centre = 1 + self.epsilon[layer].view(-1, 1, 1, 1)
-            hidden = _add_bias(centre * hidden + adjacency @ hidden, first.bias).relu()
-            hidden = norm(second(hidden)).relu()
-            if key is not None:
-                hidden = dropout(hidden, self.rate, key, stream + layer)
+            centre = (1 + self.epsilon[layer]).view(-1, 1, 1, 1)
+            # Nobody hears a node without edges, so only its own term must vanish.
+            centre = centre * kept if layer == 0 else centre.expand_as(kept)
+            hidden = centre_relu(hidden, adjacency @ hidden, centre, first.bias)
+            hidden = norm_relu(second(hidden), norm, self.rate, key, stream + layer)
         return hidden
 
 

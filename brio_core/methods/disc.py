@@ -23,6 +23,7 @@ from brio_core.graphs import subject_graph
 from brio_core.layers.convolutions import DenseGcn
 from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_scorers import EdgeScorer
+from brio_core.layers.fused import norm_relu
 from brio_core.layers.norms import NodeNorm
 from brio_core.methods.base import Batch, Features, GradientMethod, GradientSettings, check_choice
 from brio_core.randomness import uniform
@@ -74,7 +75,7 @@ class MeanGcn(nn.Module):
         hidden = nodes @ self.enter.weight.T
         hidden = (hidden if scale is None else hidden * scale) + self.enter.bias
         for convolve, norm in zip(self.convolutions, self.norms):
-            hidden = hidden + norm(convolve(hidden, operator)).relu()
+            hidden = hidden + norm_relu(convolve(hidden, operator), norm)
         return hidden
 
 
@@ -125,7 +126,7 @@ class Disc(GradientMethod):
         """FC rows as node features, and lists of the edges of every subject's graph."""
         mask = subject_graph(inputs["fc"], self.settings.density)
         edges = list_edges(mask, self.settings.density)
-        return {"nodes": inputs["fc"], "pairs": edges.pairs, "slots": edges.slots}
+        return {"nodes": inputs["fc"], **edges._asdict()}
 
     def represent(self, features: Features) -> Tensor:
         """``[z_c ; z_b]``, what the causal head reads; the bias half is fed at test time too."""
@@ -161,7 +162,7 @@ class Disc(GradientMethod):
 
     def encode(self, features: Features) -> tuple[Tensor, Tensor, Tensor]:
         """Causal and bias representations (B, d), and the causal edge mask (B, E)."""
-        edges = EdgeLists(features["pairs"], features["slots"])
+        edges = EdgeLists.of(features)
         nodes, mask = features["nodes"], edges.mask
         # Means divide by the number of neighbours, not by the sum of their masks.
         neighbours = mask.sum(-1, keepdim=True).clamp_min(1)

@@ -30,9 +30,9 @@ from brio_core.layers.edge_masks import (
     logistic_noise,
     straight_through,
 )
+from brio_core.layers.edge_scores import edge_scores
 from brio_core.layers.entmax import entmax
 from brio_core.layers.experts import ExpertGin, ExpertLinear, SlowLinear, share
-from brio_core.layers.pair_scores import pair_scores
 from brio_core.methods.base import Batch, Features, GradientMethod, GradientSettings, check_choice
 
 WARM_UP, ROUTED = "warm-up", "routed"
@@ -98,8 +98,9 @@ class EdgeSelector(nn.Module):
         """Undirected edge logits (K, B, E): the mean of both directions."""
         send, receive = self.first.weight.chunk(2, 1)
         sender = share(nodes, send) + self.first.bias[:, None, None]
-        scores = pair_scores(sender, share(nodes, receive), self.last.weight.squeeze(-1))
-        return edges.collect(scores).mean(-2) + self.last.bias[:, None]
+        weight = self.last.weight.squeeze(-1)
+        scores = edge_scores(sender, share(nodes, receive), weight, edges)
+        return scores.mean(-2) + self.last.bias[:, None]
 
 
 class Gate(nn.Module):
@@ -157,7 +158,7 @@ class Disco(GradientMethod):
         """FC rows as node features, and lists of the edges of every subject's graph."""
         mask = subject_graph(inputs["fc"], self.settings.density)
         edges = list_edges(mask, self.settings.density)
-        return {"nodes": inputs["fc"], "pairs": edges.pairs, "slots": edges.slots}
+        return {"nodes": inputs["fc"], **edges._asdict()}
 
     def represent(self, features: Features) -> Tensor:
         """The experts' pooled nodes, mixed by the gate."""
@@ -172,7 +173,7 @@ class Disco(GradientMethod):
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s = self.settings
         opinions = self.ask(batch.features, batch.key)
-        present = EdgeLists(batch.features["pairs"], batch.features["slots"]).present
+        present = EdgeLists.of(batch.features).present
         gate = self.gate(opinions.logits)
         routing = gate if phase == ROUTED else torch.full_like(gate, 1 / s.experts)
         # Each expert answers for itself; the mixture is not trained as one.
@@ -198,9 +199,11 @@ class Disco(GradientMethod):
 
     def ask(self, features: Features, key: Tensor | None) -> Opinions:
         """What every expert keeps of every graph, and makes of it; random with a key."""
-        edges = EdgeLists(features["pairs"], features["slots"])
+        edges = EdgeLists.of(features)
         nodes = features["nodes"]
-        selected = self.selector(nodes, edges.mask[None], None, key, SELECTOR).squeeze(0)
+        mask = edges.mask[None]
+        everywhere = torch.ones_like(mask[..., :1])
+        selected = self.selector(nodes, mask, everywhere, key, SELECTOR).squeeze(0)
         masks = self.draw(self.edge_selector(selected, edges), key) * edges.present
         adjacency = edges.spread(masks)
         # A node is kept with any of its edges; no gradient goes through that.

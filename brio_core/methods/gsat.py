@@ -94,7 +94,7 @@ class Gsat(GradientMethod):
         """FC rows as node features, and lists of the edges of every subject's graph."""
         mask = subject_graph(inputs["fc"], self.settings.density)
         edges = list_edges(mask, self.settings.density)
-        return {"nodes": inputs["fc"], "pairs": edges.pairs, "slots": edges.slots}
+        return {"nodes": inputs["fc"], **edges._asdict()}
 
     def represent(self, features: Features) -> Tensor:
         """The pooled nodes of the second pass."""
@@ -170,5 +170,5 @@ class Gsat(GradientMethod):
 
 
 def _edges(features: Features) -> tuple[EdgeLists, Tensor]:
-    edges = EdgeLists(features["pairs"], features["slots"])
+    edges = EdgeLists.of(features)
     return edges, edges.mask

@@ -58,7 +58,7 @@ class LinearReestimation(StandardisedEdges):
         return [{"change": change} for change in total / count]
 
     def solve(self, design: Tensor, train: TrainView) -> Path:
-        # V in float64 from the scale itself; a scan without re-estimates counts as exact.
+        # Scans of which there are no re-estimates count as exact.
         change = train.shared.get("change", torch.zeros_like(design[0]))
         self._standard = self.scale.double()
         self._support = (1 - change * self._standard.square()).clamp(min=0)

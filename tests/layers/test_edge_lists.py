@@ -25,6 +25,15 @@ def test_the_lists_hold_every_edge_once(rois, density):
         assert graph.flatten()[real].all()
 
 
+def test_the_order_goes_through_every_node_s_own_edges():
+    mask, edges = graphs()
+    for graph, listed, order, starts in zip(mask, edges.pairs, edges.order, edges.starts):
+        for node in range(9):
+            found = listed[order[starts[node] : starts[node + 1]]]
+            neighbours = graph[node].nonzero().squeeze(-1)
+            assert torch.equal(found, node * 9 + neighbours)
+
+
 def test_collect_reads_both_directions():
     _, edges = graphs()
     dense = torch.arange(81.0).view(9, 9).expand(4, 9, 9)
@@ -60,14 +69,14 @@ def test_derivatives_equal_those_of_indexing():
 
 def test_maps_over_folds():
     _, edges = graphs(count=6)
-    pairs, slots = edges.pairs.unflatten(0, (2, 3)), edges.slots.unflatten(0, (2, 3))
+    lists = [part.unflatten(0, (2, 3)) for part in edges]
     dense = torch.randn(2, 5, 3, 9, 9)
 
-    def total(dense, pairs, slots):
-        fold = EdgeLists(pairs, slots)
+    def total(dense, *lists):
+        fold = EdgeLists(*lists)
         return fold.spread(fold.collect(dense).mean(-2)).square().sum()
 
-    together = vmap(grad(total))(dense, pairs, slots)
+    together = vmap(grad(total))(dense, *lists)
     for fold in range(2):
-        alone = grad(total)(dense[fold], pairs[fold], slots[fold])
+        alone = grad(total)(dense[fold], *(part[fold] for part in lists))
         torch.testing.assert_close(together[fold], alone)

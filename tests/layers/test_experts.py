@@ -46,13 +46,14 @@ def test_norm_equals_batch_norm_per_expert():
 def test_gin_equals_its_formula_for_every_expert():
     torch.manual_seed(0)
     network = ExpertGin(3, 5, 4, layers=2, rate=0.5).eval()
-    nodes, scale = draw(2, 6, 5), (draw(3, 2, 6, 1) > 0).float()
-    graphs = (draw(3, 2, 6, 6) > 0).float()
+    nodes, kept = draw(2, 6, 5), (draw(3, 2, 6, 1) > 0).float()
+    # Nodes that are not kept have no edges.
+    graphs = (draw(3, 2, 6, 6) > 0) * kept * kept.mT
     with torch.no_grad():
         network.epsilon.copy_(draw(2, 3))
-    found = network(nodes, graphs, scale, None, 0)
+    found = network(nodes, graphs, kept, None, 0)
     for expert in range(3):
-        hidden = nodes * scale[expert]
+        hidden = nodes * kept[expert]
         for layer in range(2):
             first, second = network.first[layer], network.second[layer]
             hidden = (1 + network.epsilon[layer, expert]) * hidden + graphs[expert] @ hidden
@@ -64,7 +65,7 @@ def test_gin_equals_its_formula_for_every_expert():
 
 def test_dropout_follows_the_key():
     network = ExpertGin(2, 5, 4, layers=2, rate=0.5)
-    inputs = (draw(2, 6, 5), torch.ones(2, 2, 6, 6), None)
+    inputs = (draw(2, 6, 5), torch.ones(2, 2, 6, 6), torch.ones(2, 2, 6, 1))
     one, again, other = (network(*inputs, torch.tensor(key), 0) for key in (1, 1, 2))
     assert torch.equal(one, again) and not torch.equal(one, other)
 
@@ -75,7 +76,7 @@ def test_maps_over_folds():
     nodes, graphs = draw(2, 3, 6, 5), (draw(2, 2, 3, 6, 6) > 0).float()
 
     def loss(parameters, buffers, nodes, graphs):
-        inputs = (nodes, graphs, None, KEY, 0)
+        inputs = (nodes, graphs, torch.ones_like(graphs[..., :1]), KEY, 0)
         return functional_call(networks[0], (parameters, buffers), inputs).square().sum()
 
     parameters, buffers = stack_module_state(networks)

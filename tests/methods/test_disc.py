@@ -51,7 +51,7 @@ def test_masks_are_between_0_and_1_and_sum_to_1(monkeypatch):
 
         monkeypatch.setattr(encoder, "forward", spy)
     _, _, edge_mask = module.encode(features)
-    edges = EdgeLists(features["pairs"], features["slots"])
+    edges = EdgeLists.of(features)
     real = edge_mask[edges.present > 0]
     assert (real > 0).all() and (real < 1).all()
     assert (edge_mask[edges.present == 0] == 0).all()

@@ -126,7 +126,7 @@ def test_evaluation_masks_are_those_drawn_more_often_than_not(noise, threshold):
 def test_masks_are_binary_and_shared_by_both_directions():
     module, batch = make()
     opinions = module.ask(batch.features, batch.key)
-    present = EdgeLists(batch.features["pairs"], batch.features["slots"]).present
+    present = EdgeLists.of(batch.features).present
     assert set(opinions.edges.unique().tolist()) == {0.0, 1.0}
     assert (opinions.edges * (1 - present)[:, None] == 0).all()
     assert opinions.edges.shape[:2] == (SUBJECTS, EXPERTS)

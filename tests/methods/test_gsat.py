@@ -35,7 +35,7 @@ def batch_of(features, key):
 
 def attention_of(module, features):
     """What multiplies the messages, (B, P, P)."""
-    edges = EdgeLists(features["pairs"], features["slots"])
+    edges = EdgeLists.of(features)
     attention = module.edge_logits(features, edges, edges.mask, None).sigmoid()
     return module.attended(features, edges, edges.mask, attention)
 
@@ -63,7 +63,7 @@ def test_evaluation_is_deterministic_and_training_draws_differ():
 def test_attention_is_symmetric_and_zero_outside_the_mask():
     module, features = make()
     attention = attention_of(module, features)
-    mask = EdgeLists(features["pairs"], features["slots"]).mask
+    mask = EdgeLists.of(features).mask
     torch.testing.assert_close(attention, attention.mT)
     assert ((attention > 0) == (mask > 0)).all() and (attention <= 1).all()
     assert attention[mask > 0].std() > 0
@@ -72,10 +72,10 @@ def test_attention_is_symmetric_and_zero_outside_the_mask():
 def test_attention_is_permutation_equivariant():
     module, features = make()
     order = torch.randperm(ROIS, generator=torch.Generator().manual_seed(2))
-    mask = EdgeLists(features["pairs"], features["slots"]).mask.bool()
+    mask = EdgeLists.of(features).mask.bool()
     edges = list_edges(mask[:, order][:, :, order], module.settings.density)
     # Generic node features: rows move, columns stay.
-    moved = {"nodes": features["nodes"][:, order], "pairs": edges.pairs, "slots": edges.slots}
+    moved = {"nodes": features["nodes"][:, order], **edges._asdict()}
     wanted = attention_of(module, features)[:, order][:, :, order]
     torch.testing.assert_close(attention_of(module, moved), wanted, rtol=0, atol=1e-5)
     torch.testing.assert_close(module.logits(moved), module.logits(features), rtol=0, atol=1e-5)
@@ -84,7 +84,7 @@ def test_attention_is_permutation_equivariant():
 @pytest.mark.parametrize("edge_weight", ["binary", "abs"])
 def test_full_attention_is_the_plain_gin(edge_weight):
     module, features = make(edge_weight=edge_weight)
-    edges = EdgeLists(features["pairs"], features["slots"])
+    edges = EdgeLists.of(features)
     ones = torch.ones(SUBJECTS, 2, edges.pairs.shape[-1] // 2)
     forced = module.attended(features, edges, edges.mask, ones)
     plain = subject_graph(features["nodes"], module.settings.density).float()

@@ -59,10 +59,16 @@ class Assignment(nn.Module):
     """Balanced assignment of ROIs to factors from queries and ROI identities alone."""
 
     def __init__(
-        self, factors: int, roi_dim: int, width: int, temperature: float, iterations: int
+        self,
+        factors: int,
+        roi_dim: int,
+        width: int,
+        temperature: float,
+        iterations: int,
+        query_scale: float,
     ) -> None:
         super().__init__()
-        self.queries = nn.Parameter(torch.randn(factors, width))
+        self.queries = nn.Parameter(query_scale * torch.randn(factors, width))
         self.keys = nn.Linear(roi_dim, width, bias=False)
         self.scale = 1 / (math.sqrt(width) * temperature)
         self.iterations = iterations

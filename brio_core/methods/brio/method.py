@@ -42,6 +42,7 @@ class BrioSettings(GradientSettings):
     assignment_dim: int
     temperature: float
     assignment_iterations: int
+    query_scale: float
     reestimates: int
     refresh_interval: int
     warmup_epochs: int
@@ -82,7 +83,12 @@ class Brio(GradientMethod):
         self.factor_dim = s.total_factor_dim // s.factors
         self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers)
         self.assignment = Assignment(
-            s.factors, s.roi_dim, s.assignment_dim, s.temperature, s.assignment_iterations
+            s.factors,
+            s.roi_dim,
+            s.assignment_dim,
+            s.temperature,
+            s.assignment_iterations,
+            s.query_scale,
         )
         self.factor_map = FactorMap(s.hidden, self.factor_dim)
         self.head = nn.Linear(s.total_factor_dim, 1)

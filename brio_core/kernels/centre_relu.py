@@ -1,0 +1,106 @@
+"""``relu(c_i h_i + m_i + b)``: a node's own features, its neighbours' messages, and a bias."""
+
+import torch
+import triton
+import triton.language as tl
+
+from brio_core.kernels.mapping import to_front
+
+ROWS = 32
+ROUNDS = 16
+
+
+@triton.jit
+def _forward(
+    hidden, heard, centre, bias, out, rows, d, ROWS: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
+    group, column = tl.program_id(0).to(tl.int64), tl.arange(0, D)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    here = (row < rows)[:, None] & (column < d)[None, :]
+    offset = (group * rows + row[:, None]) * d + column[None, :]
+    factor = tl.load(centre + group * rows + row, mask=row < rows, other=0.0)[:, None]
+    value = tl.load(hidden + offset, mask=here, other=0.0) * factor
+    value += tl.load(heard + offset, mask=here, other=0.0)
+    value += tl.load(bias + group * d + column, mask=column < d, other=0.0)[None, :]
+    tl.store(out + offset, tl.maximum(value, 0.0), mask=here)
+
+
+@triton.jit
+def _backward(
+    hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d,
+    ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, D)
+    total = tl.zeros((ROWS, D), tl.float32)
+    for turn in range(ROUNDS):
+        row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
+        here = (row < rows)[:, None] & (column < d)[None, :]
+        offset = (group * rows + row[:, None]) * d + column[None, :]
+        above = tl.load(grad + offset, mask=here, other=0.0)
+        above = tl.where(tl.load(out + offset, mask=here, other=0.0) > 0, above, 0.0)
+        tl.store(to_heard + offset, above, mask=here)
+        factor = tl.load(centre + group * rows + row, mask=row < rows, other=0.0)[:, None]
+        tl.store(to_hidden + offset, above * factor, mask=here)
+        own = tl.load(hidden + offset, mask=here, other=0.0)
+        tl.store(to_centre + group * rows + row, tl.sum(above * own, 1), mask=row < rows)
+        total += above
+    target = (group * tl.num_programs(1) + part) * d + column
+    tl.store(to_bias + target, tl.sum(total, 0), mask=column < d)
+
+
+class CentreRelu(torch.autograd.Function):
+    """Nodes and messages (*G, ..., D), what a node's own counts (*G, ..., 1), bias (*G, D)."""
+
+    @staticmethod
+    def forward(hidden, heard, centre, bias):
+        hidden, heard, centre, bias = (x.contiguous() for x in (hidden, heard, centre, bias))
+        d = bias.shape[-1]
+        groups = bias.numel() // d
+        rows = hidden.numel() // (groups * d)
+        out = torch.empty_like(hidden)
+        _forward[(groups, triton.cdiv(rows, ROWS))](
+            hidden, heard, centre, bias, out, rows, d, ROWS=ROWS, D=triton.next_power_of_2(d)
+        )
+        return out
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        hidden, _, centre, bias = inputs
+        ctx.save_for_backward(hidden, centre, bias, output)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _CentreReluBackward.apply(*ctx.saved_tensors, grad)
+
+    @staticmethod
+    def vmap(info, in_dims, *tensors):
+        return CentreRelu.apply(*to_front(info, in_dims, tensors)), 0
+
+
+class _CentreReluBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(hidden, centre, bias, out, grad):
+        hidden, centre, out, grad = (x.contiguous() for x in (hidden, centre, out, grad))
+        d = bias.shape[-1]
+        groups = bias.numel() // d
+        rows = hidden.numel() // (groups * d)
+        parts = triton.cdiv(rows, ROWS * ROUNDS)
+        to_hidden, to_heard, to_centre = (torch.empty_like(x) for x in (hidden, hidden, centre))
+        to_bias = hidden.new_empty(groups, parts, d)
+        _backward[(groups, parts)](
+            hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d,
+            ROWS=ROWS, ROUNDS=ROUNDS, D=triton.next_power_of_2(d),
+        )  # fmt: skip
+        return to_hidden, to_heard, to_centre, to_bias.sum(1).view_as(bias)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("second derivatives of the fused sum are not available")
+
+    @staticmethod
+    def vmap(info, in_dims, *tensors):
+        return _CentreReluBackward.apply(*to_front(info, in_dims, tensors)), (0, 0, 0, 0)

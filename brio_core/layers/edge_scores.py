@@ -1,0 +1,139 @@
+"""A one-hidden-layer network on edges, without a hidden layer per edge in memory.
+
+The first linear layer of ``[h_i ; h_j]`` is ``s_i + r_j``, so the score of an edge i -> j is
+``sum_k w_k relu(s_ik + r_jk)``. Backward needs no more than which units are open, and finds that
+out again.
+"""
+
+import torch
+from torch import Tensor
+
+from brio_core import kernels
+from brio_core.kernels.mapping import to_front
+from brio_core.layers.edge_lists import EdgeLists
+
+
+def edge_scores(sender: Tensor, receiver: Tensor, weight: Tensor, edges: EdgeLists) -> Tensor:
+    """Scores of both directions of all edges, (*K, B, 2, E); zero in empty places.
+
+    ``sender`` and ``receiver`` are (*K, B, P, D) and ``weight`` (*K, D), with an axis K of
+    experts or without one.
+    """
+    if kernels.usable(sender):
+        lists = (edges.pairs, edges.order, edges.starts)
+        return EdgeScores.apply(sender, receiver, weight, *lists).unflatten(-1, (2, -1))
+    return edges.collect(PairScores.apply(sender, receiver, weight))
+
+
+def _finish(
+    sender: Tensor, receiver: Tensor, weight: Tensor, sent: Tensor, received: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of nodes and weights from the sums over open units."""
+    # relu(x) = x [x > 0], so the weights' gradient follows from the same sums.
+    share = sender * sent + receiver * received
+    beside = _beside(weight, sender)
+    inner = tuple(range(weight.ndim - 1, share.ndim - 1))
+    return beside * sent, beside * received, share.sum(inner)
+
+
+def _beside(weight: Tensor, side: Tensor) -> Tensor:
+    """The weights, with axes of length one for the graphs and nodes that share them."""
+    ones = [1] * (side.ndim - weight.ndim)
+    return weight.view(*weight.shape[:-1], *ones, weight.shape[-1])
+
+
+class EdgeScores(torch.autograd.Function):
+    """Listed edges only, by fused kernels."""
+
+    @staticmethod
+    def forward(sender, receiver, weight, pairs, order, starts):
+        from brio_core.kernels.edge_scores import scores
+
+        inputs = (sender, receiver, weight, pairs, starts)
+        return scores(*(tensor.contiguous() for tensor in inputs))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return *_EdgeScoresBackward.apply(*ctx.saved_tensors, grad), None, None, None
+
+    @staticmethod
+    def vmap(info, in_dims, *tensors):
+        return EdgeScores.apply(*to_front(info, in_dims, tensors)), 0
+
+
+class _EdgeScoresBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(*tensors):
+        from brio_core.kernels.edge_scores import open_sums
+
+        tensors = [tensor.contiguous() for tensor in tensors]
+        return _finish(*tensors[:3], *open_sums(*tensors))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("second derivatives of edge scores are not available")
+
+    @staticmethod
+    def vmap(info, in_dims, *tensors):
+        return _EdgeScoresBackward.apply(*to_front(info, in_dims, tensors)), (0, 0, 0)
+
+
+class PairScores(torch.autograd.Function):
+    """All pairs of nodes, one hidden unit after the other: the plain twin."""
+
+    @staticmethod
+    def forward(sender, receiver, weight):
+        total = sender.new_zeros(*sender.shape[:-1], sender.shape[-2])
+        units = zip(*map(_units, (sender, receiver, _beside(weight, sender))))
+        for left, right, scale in units:
+            total.addcmul_((left[..., :, None] + right[..., None, :]).relu_(), scale[..., None])
+        return total
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _PairScoresBackward.apply(*ctx.saved_tensors, grad)
+
+    @staticmethod
+    def vmap(info, in_dims, *tensors):
+        return PairScores.apply(*to_front(info, in_dims, tensors)), 0
+
+
+class _PairScoresBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(sender, receiver, weight, grad):
+        sent, received = [], []
+        for left, right in zip(_units(sender), _units(receiver)):
+            hidden = left[..., :, None] + right[..., None, :]
+            through = torch.ops.aten.threshold_backward(grad, hidden, 0)
+            sent.append(through.sum(-1))
+            received.append(through.sum(-2))
+        sums = (torch.stack(side, -1) for side in (sent, received))
+        return _finish(sender, receiver, weight, *sums)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("second derivatives of pair scores are not available")
+
+    @staticmethod
+    def vmap(info, in_dims, *tensors):
+        return _PairScoresBackward.apply(*to_front(info, in_dims, tensors)), (0, 0, 0)
+
+
+def _units(side: Tensor) -> Tensor:
+    return side.movedim(-1, 0).contiguous()

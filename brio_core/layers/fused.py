@@ -1,0 +1,54 @@
+"""Ends of layers that a GPU does in one kernel, and the plain torch they stand for."""
+
+import torch
+from torch import Tensor, nn
+
+from brio_core import kernels
+from brio_core.randomness import dropout, fold_in
+
+
+def norm_relu(
+    values: Tensor, norm: nn.Module, rate: float = 0.0, key: Tensor | None = None, stream: int = 0
+) -> Tensor:
+    """``dropout(relu(norm(values)))``; no dropout without a key.
+
+    ``norm`` is a BatchNorm over all but the last axis of values (..., d), with the names that
+    ``nn.BatchNorm1d`` has; its weight (*K, d) may have axes of experts, which lead the values.
+    """
+    if norm.training and kernels.usable(values):
+        return _norm_relu(values, norm, rate if key is not None else 0.0, key, stream)
+    activated = norm(values).relu()
+    return activated if key is None else dropout(activated, rate, key, stream)
+
+
+def _norm_relu(
+    values: Tensor, norm: nn.Module, rate: float, key: Tensor | None, stream: int
+) -> Tensor:
+    from brio_core.kernels.norm_relu import NormRelu
+
+    # The place that ``randomness.uniform`` looks up for this stream.
+    seed = values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
+    out, mean, variance = NormRelu.apply(values, norm.weight, norm.bias, seed, rate, norm.eps)
+    remember(norm, mean, variance, values.numel() // mean.numel())
+    return out
+
+
+def remember(norm: nn.Module, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Update running statistics in place, as BatchNorm does."""
+    unbiased = variance.detach() * (count / (count - 1))
+    for running, value in ((norm.running_mean, mean.detach()), (norm.running_var, unbiased)):
+        running.mul_(1 - norm.momentum).add_(norm.momentum * value)
+    if getattr(norm, "num_batches_tracked", None) is not None:
+        norm.num_batches_tracked.add_(1)
+
+
+def centre_relu(hidden: Tensor, heard: Tensor, centre: Tensor, bias: Tensor) -> Tensor:
+    """``relu(centre * hidden + heard + bias)``: the first half of a GIN's network.
+
+    Nodes and messages are (K, B, P, d), ``centre`` (K, B, P, 1), ``bias`` (K, d).
+    """
+    if kernels.usable(hidden):
+        from brio_core.kernels.centre_relu import CentreRelu
+
+        return CentreRelu.apply(hidden, heard, centre, bias)
+    return (torch.addcmul(heard, hidden, centre) + bias[:, None, None]).relu()

@@ -1,0 +1,200 @@
+"""What a user reads first is true: versions agree, commands and files that are named exist."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+import brio_core
+from brio_core.cohort import PARTICIPANT_COLUMNS
+from brio_core.imaging.inclusion import COLUMNS as INCLUSION_COLUMNS
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAGES = ["README.md", "config/README.md", "results/README.md"]
+PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
+CONDA_NAMES = {"pytorch": "torch"}
+# Files that runs or readers make.
+MADE = ("results/", "data/", ".venv", ".snakemake/", "tables/", "figures/", "derivatives/", "DIR/")
+EXAMPLES = ("/mlp.py", "/mlp.yaml", "/mine.yaml")
+MAP = "From the paper to targets"
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def section(page: str, heading: str) -> str:
+    return read(page).split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def yaml_blocks(page: str) -> list[dict]:
+    return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", read(page), re.S)]
+
+
+@lru_cache
+def constraints() -> dict[str, str]:
+    lines = read("constraints.txt").splitlines()
+    pins = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {normal(name): version for name, version in pins}
+
+
+@lru_cache
+def files() -> list[Path]:
+    """Files of the repository: those git knows or would add, else all but what runs make."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        found = [ROOT / name for name in listed.stdout.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        found = [path for path in ROOT.rglob("*") if not _made(path)]
+    return [path for path in found if path.is_file()]
+
+
+def _made(path: Path) -> bool:
+    first = path.relative_to(ROOT).parts[0]
+    return first.startswith(".") or first in ("results", "data") or "__pycache__" in path.parts
+
+
+TARGETS = set(re.findall(r"^([a-z][a-z-]*):", read("Makefile"), re.M))
+
+
+class TestVersions:
+    def test_one_version_of_the_software(self):
+        citation = yaml.safe_load(read("CITATION.cff"))
+        assert PROJECT["version"] == brio_core.__version__ == citation["version"]
+        assert f"## [{brio_core.__version__}]" in read("CHANGELOG.md")
+        assert PROJECT["license"] == citation["license"] == "BSD-3-Clause"
+
+    def test_every_requirement_is_pinned_to_a_version_it_allows(self):
+        from packaging.requirements import Requirement
+
+        extras = PROJECT["optional-dependencies"].values()
+        for text in [*PROJECT["dependencies"], *(text for extra in extras for text in extra)]:
+            requirement = Requirement(text)
+            pinned = constraints().get(normal(requirement.name))
+            assert pinned, f"{requirement.name} is not in constraints.txt"
+            assert requirement.specifier.contains(pinned), f"{text}, but pinned to {pinned}"
+
+    @pytest.mark.parametrize("path", sorted((ROOT / "envs").glob("*.yaml")), ids=lambda p: p.stem)
+    def test_conda_environments_have_the_same_versions(self, path):
+        for text in yaml.safe_load(path.read_text())["dependencies"]:
+            name, version = (part.strip() for part in text.split("="))
+            pinned = constraints().get(normal(CONDA_NAMES.get(name, name)))
+            assert pinned in (None, version), f"{path.name}: {name}"
+
+
+class TestCommands:
+    @pytest.mark.parametrize("page", PAGES)
+    def test_make_targets_exist(self, page):
+        named = re.findall(r"(?:`|^)make ([a-z][a-z-]*)", read(page), re.M)
+        assert set(named) <= TARGETS
+
+    def test_ci_runs_targets_that_exist(self):
+        assert os.access(ROOT / ".ci/run", os.X_OK)
+        loop = re.search(r"for target in (.*); do", read(".ci/run"))[1]
+        assert set(loop.split()) <= TARGETS
+
+    def test_help_is_the_default_and_names_every_target(self):
+        shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert set(re.findall(r"^  ([a-z-]+) ", shown.stdout, re.M)) == TARGETS
+
+    def test_targets_of_the_map_are_experiments(self):
+        rows = re.findall(r"^\|.*?\| `([a-z-]+)` \|", section("README.md", MAP), re.M)
+        assert len(rows) > 5
+        for name in rows:
+            assert (ROOT / f"config/experiments/{name}.yaml").is_file()
+
+    def test_outputs_of_the_map_are_made(self):
+        for kind, name in re.findall(r"`(tables|figures)/([a-z-]+)`", section("README.md", MAP)):
+            made = [
+                entry["name"]
+                for path in (ROOT / "config/experiments").glob("*.yaml")
+                for entry in yaml.safe_load(path.read_text())["outputs"].get(kind, [])
+            ]
+            assert name in made
+
+    def test_own_data_can_be_planned_as_the_readme_says(self, tmp_path):
+        dataset, config = yaml_blocks("README.md")
+        folder = tmp_path / "config" / "datasets"
+        folder.mkdir(parents=True)
+        (folder / "mine.yaml").write_text(yaml.safe_dump(dataset))
+        (tmp_path / "config" / "mine.yaml").write_text(yaml.safe_dump(config))
+        command = [sys.executable, "-m", "snakemake", "-n", "-q", "all", "--cores", "1"]
+        command += ["--directory", tmp_path, "--configfile", tmp_path / "config" / "mine.yaml"]
+        plan = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert plan.returncode == 0, plan.stderr
+        assert "training cells" in plan.stdout
+
+
+class TestPages:
+    @pytest.mark.parametrize("page", PAGES)
+    def test_links_lead_somewhere(self, page):
+        for link in re.findall(r"\]\(([^)]+)\)", read(page)):
+            if link.startswith("https://"):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (ROOT / page).parent / path if path else ROOT / page
+            assert target.exists(), link
+            if anchor:
+                headings = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+                slugs = [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
+                assert anchor in slugs, link
+
+    @pytest.mark.parametrize("page", PAGES)
+    def test_named_files_exist(self, page):
+        """Paths in backquotes, from the root or from the page's own folder."""
+        prose = re.sub(r"```.*?```", "", read(page), flags=re.S)
+        for name in re.findall(r"`([\w.-]+/[\w./-]*)`", prose):
+            places = (ROOT / name, (ROOT / page).parent / name)
+            made = name.startswith(MADE) or name.endswith(EXAMPLES) or page == "results/README.md"
+            assert made or any(place.exists() for place in places), name
+
+    def test_methods_with_and_without_code_are_told_apart(self):
+        text = re.sub(r"\s+", " ", section("README.md", "What to know before you trust it"))
+        implemented = re.search(r"Methods with code: (.*?)\.(?: |$)", text)[1]
+        planned = re.search(r"Planned[^:]*: (.*?)\. ", text)[1]
+        found = {False: set(), True: set()}
+        for path in (ROOT / "config/methods").glob("*.yaml"):
+            method = yaml.safe_load(path.read_text())
+            found[method.get("planned", False)].add(method["label"])
+        assert set(implemented.split(", ")) == found[False], "README: methods with code"
+        assert set(planned.split(", ")) == found[True], "README: planned methods"
+
+    def test_every_column_of_a_cohort_is_explained(self):
+        text = section("results/README.md", "Cohorts")
+        for column in (*PARTICIPANT_COLUMNS, *INCLUSION_COLUMNS):
+            assert f"`{column}`" in text
+
+    def test_example_of_a_method_is_complete(self):
+        """The settings of the example's YAML are those of its class and of the base class."""
+        from dataclasses import fields
+
+        page = read("docs/adding-a-method.md")
+        scope: dict = {"__name__": "example"}
+        exec(re.search(r"```python\n(.*?)```", page, re.S)[1], scope)
+        (example,) = yaml_blocks("docs/adding-a-method.md")
+        method = scope["Mlp"]
+        assert method.name == example["method"]
+        settings = method.Settings.of(example["presets"]["common"], "mlp")
+        assert list(example["presets"]["common"]) == [field.name for field in fields(settings)]
+
+    def test_nothing_of_the_workplace_is_left(self):
+        words = ("/work" + "/", ".library" + "/", ".." + "/shared")
+        for path in files():
+            relative = path.relative_to(ROOT)
+            if relative.parts[0] == ".ci" or path.suffix in (".png", ".pdf"):
+                continue
+            text = path.read_text(encoding="utf-8")
+            for word in words:
+                assert word not in text, f"{relative} has {word!r}"
