@@ -5,6 +5,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 # Another index for torch, such as https://download.pytorch.org/whl/cpu for the small CPU build.
 TORCH_INDEX ?=
+DEVICE ?= cpu
+BENCHMARKS := sinkhorn reestimation encoder training
 READY := .venv/.ready
 # Rules call `python`, so the environment comes first in PATH; what the user's PYTHONPATH names
 # must not shadow pinned packages.
@@ -44,10 +46,11 @@ format: $(READY) ## format all code
 	@$(IN_VENV) ruff format .
 	@$(IN_VENV) snakefmt Snakefile workflow
 
-bench: $(READY) ## time planning, training and their parts on this machine
-	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; for program in benchmarks/[a-z]*.py; do \
-	    case $$program in */common.py) continue ;; esac; \
-	    echo "== $$program"; python "$$program" || exit 1; done
+bench: $(READY) ## time planning, training and their parts; results go to docs/benchmarks (DEVICE=cuda)
+	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; for name in $(BENCHMARKS); do \
+	    echo "== $$name"; python "benchmarks/$$name.py" --device $(DEVICE) \
+	        | tee "docs/benchmarks/$(DEVICE)-$$name.md" || exit 1; done; \
+	    echo "== planning"; python benchmarks/planning.py | tee docs/benchmarks/planning.md
 
 readme-picture: ## take the README's picture from the last demo run
 	cp results/figures/main-loso.png docs/images/demo-unseen-sites.png

@@ -19,15 +19,21 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--method", default="brio")
-    parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--rois", type=int, nargs="+", default=[116, 200])
-    parser.add_argument("--folds", type=int, help="train only this many folds")
+    parser.add_argument("--epochs", type=int, help="default: 200 on a GPU, 4 on a CPU")
+    parser.add_argument("--rois", type=int, nargs="+", help="default: 116 and 200, 116 on a CPU")
+    parser.add_argument("--folds", type=int, help="default: all 20 on a GPU, 2 on a CPU")
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
 
 ARGUMENTS = parse()
+# What takes seconds on a GPU takes hours on a CPU, where a taste of it has to do.
+GPU = ARGUMENTS.device.startswith("cuda")
+EPOCHS = ARGUMENTS.epochs or (200 if GPU else 4)
+ROIS = ARGUMENTS.rois or ([116, 200] if GPU else [116])
+FOLDS = ARGUMENTS.folds or (None if GPU else 2)
+SHORT = {"warmup_epochs": EPOCHS // 4, "first_epoch": EPOCHS // 4 + 1}
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import pandas as pd  # noqa: E402
@@ -53,7 +59,7 @@ def run(cohort, label, settings: dict, deterministic: bool = True) -> tuple[floa
         "split_checksum": split["checksum"],
         "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
     }
-    folds = read_folds(cohort, split, lengths)[: ARGUMENTS.folds]
+    folds = read_folds(cohort, split, lengths)[:FOLDS]
     method = registry.find(ARGUMENTS.method)
     known = method.Settings.of(settings, ARGUMENTS.method)
     problem = Problem(cohort, split, folds, method, known, ARGUMENTS.method, 0, device)
@@ -79,10 +85,12 @@ def floor(size: Size, settings: dict, steps: int) -> str:
 
 def full_runs() -> None:
     rows = []
-    for rois in ARGUMENTS.rois:
+    for rois in ROIS:
         size = Size(rois=rois)
         cohort, label = make_cohort(size)
-        settings = common_settings(ARGUMENTS.method, epochs=ARGUMENTS.epochs)
+        settings = common_settings(ARGUMENTS.method, epochs=EPOCHS)
+        if EPOCHS < 200:
+            settings |= {name: value for name, value in SHORT.items() if name in settings}
         for name, changes, deterministic in (
             ("shipped defaults (deterministic, TF32), first run in a process", {}, True),
             ("shipped defaults (deterministic, TF32)", {}, True),
@@ -93,17 +101,21 @@ def full_runs() -> None:
             per_epoch = 1e3 * seconds / epochs
             rows.append((rois, name, f"{seconds:.1f}", f"{per_epoch:.2f}", f"{memory:.1f}"))
         if "subjects_per_cell" in settings and "layers" in settings:
-            print(f"{rois} ROIs, floor: {floor(size, settings, 7 * ARGUMENTS.epochs)}\n")
-    header = ("ROIs", "what", "seconds, all folds", "ms per epoch and fold", "peak GB")
+            print(f"{rois} ROIs, floor: {floor(size, settings, 7 * EPOCHS)}\n")
+    header = (
+        "ROIs",
+        "what",
+        f"seconds, {FOLDS or 'all'} folds, {EPOCHS} epochs",
+        "ms per epoch and fold",
+        "peak GB",
+    )
     print(table(header, rows))
 
 
 def sweep() -> None:
     """Vary one thing at a time around a small centre."""
-    centre, base = (
-        Size(subjects=520, sites=10, rois=116),
-        {"epochs": 60, "warmup_epochs": 10, "first_epoch": 11},
-    )
+    centre = Size(subjects=520, sites=10, rois=116)
+    base = {"epochs": 60, "warmup_epochs": 10, "first_epoch": 11}
     cases = [("centre", centre, {})]
     cases += [(f"{n} subjects", replace(centre, subjects=n), {}) for n in (260, 1040, 2080)]
     cases += [(f"{n} ROIs", replace(centre, rois=n), {}) for n in (50, 200, 400)]

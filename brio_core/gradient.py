@@ -153,7 +153,9 @@ class GradientFit:
             fold_in(self._keys, self._counter),
         )
         for name, parameter in self.stack.parameters.items():
-            parameter.grad = gradients.get(name)
+            # Fused AdamW takes contiguous gradients only.
+            gradient = gradients.get(name)
+            parameter.grad = None if gradient is None else gradient.contiguous()
         self.optimiser.step()
         for name, number in {"loss": value, **logs}.items():
             if name not in self._totals:

@@ -69,11 +69,12 @@ class StandardisedEdges(LinearMethod):
         return {"edges": upper_triangle(inputs["fc"])}
 
     def design(self, features: Features) -> Tensor:
-        edges = features["edges"].double()
+        # In place: a copy of the design costs as much as a tenth of the fit.
+        edges = features["edges"].to(torch.float64, copy=True)
         mean, scale = mean_and_scale(edges)
         self.mean.copy_(mean)
         self.scale.copy_(scale)
-        return (edges - mean) * scale
+        return edges.sub_(mean).mul_(scale)
 
     def represent(self, features: Features) -> Tensor:
         return (features["edges"] - self.mean) * self.scale

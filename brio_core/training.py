@@ -14,7 +14,7 @@ from brio_core.errors import BrioError
 from brio_core.files import atomic
 from brio_core.gradient import GradientFit
 from brio_core.methods.base import PathMethod
-from brio_core.path import fit_path
+from brio_core.path import fit_path, fit_paths
 from brio_core.problem import Fold, Problem
 from brio_core.results import FoldResult
 
@@ -102,7 +102,7 @@ def fingerprint(problem: Problem, split: dict, code: str) -> str:
 def train(problem: Problem, checkpoints: Checkpoints, group_size: int | None) -> list[FoldResult]:
     """Fit every fold; results come in the order of the split file."""
     if issubclass(problem.method, PathMethod):
-        return [_fit_path(problem, fold, checkpoints) for fold in problem.folds]
+        return fit_paths(problem, lambda fold: _fit_path(problem, fold, checkpoints))
     results: dict[str, FoldResult] = {}
     for group in _groups(problem, group_size):
         for result in _train_group(problem, group, checkpoints):

@@ -25,6 +25,12 @@ class DenseGcn(nn.Linear):
         return propagated if self.bias is None else propagated + self.bias
 
 
+def _fits(values: Tensor) -> bool:
+    """Whether the fused attention takes values (..., P, heads, units): tensor cores want 16."""
+    nodes, units = values.shape[-3], values.shape[-1]
+    return 16 <= nodes <= MOST_NODES and units >= 16
+
+
 class DenseGat(nn.Module):
     """Graph attention (version 1) with concatenated heads.
 
@@ -62,7 +68,7 @@ class DenseGat(nn.Module):
         """
         values = self.project(hidden).unflatten(-1, (self.heads, self.units))
         probability = 0.0 if key is None else probability
-        if self.edge is None and kernels.usable(values) and values.shape[-3] <= MOST_NODES:
+        if self.edge is None and kernels.usable(values) and _fits(values):
             heard = self._attend_fused(values, mask, probability, key, stream)
         else:
             attention = self._attend(values, mask, weights)

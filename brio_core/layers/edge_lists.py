@@ -14,16 +14,18 @@ from brio_core.graphs import neighbours_per_roi
 
 
 class EdgeLists(NamedTuple):
-    """``pairs`` (B, 2E): flat index of each directed edge in (P, P), 0 in places left empty.
+    """Lists of the edges of every graph of a batch.
 
-    ``slots`` (B, P * P): the place of each pair of nodes in the list, 2E where there is no edge.
-    ``order`` (B, 2E): places sorted by sender; node i's are from ``starts`` (B, P + 1) [i] to
-    [i + 1].
+    ``pairs`` (B, 2E): flat index of each directed edge in (P, P), 0 in places left empty.
+    ``slots`` (B, P * P): the undirected place of each pair of nodes, E where there is no edge.
+    ``order``, ``neighbours`` (B, 2E): places sorted by sender, and the receivers there; those of
+    node i are from ``starts`` (B, P + 1) [i] to [i + 1].
     """
 
     pairs: Tensor
     slots: Tensor
     order: Tensor
+    neighbours: Tensor
     starts: Tensor
 
     @classmethod
@@ -32,16 +34,24 @@ class EdgeLists(NamedTuple):
         return cls(*(features[name] for name in cls._fields))
 
     @property
+    def n_rois(self) -> int:
+        return self.starts.shape[-1] - 1
+
+    @property
+    def n_places(self) -> int:
+        """E, the places for undirected edges."""
+        return self.pairs.shape[-1] // 2
+
+    @property
     def present(self) -> Tensor:
         """Which of the E undirected places hold an edge, ones and zeros (B, E)."""
         # Flat index 0 is on the diagonal, where no edge is.
-        return (self.pairs[..., : self.pairs.shape[-1] // 2] > 0).to(torch.float32)
+        return (self.pairs[..., : self.n_places] > 0).to(torch.float32)
 
     @property
     def mask(self) -> Tensor:
         """The graph as ones and zeros, (B, P, P)."""
-        n_rois = round(self.slots.shape[-1] ** 0.5)
-        return (self.slots < self.pairs.shape[-1]).unflatten(-1, (n_rois, n_rois)).float()
+        return self._square(self.slots < self.n_places).to(torch.float32)
 
     def collect(self, dense: Tensor) -> Tensor:
         """Values of all edges, (..., B, P, P) to (..., B, 2, E); zero in empty places."""
@@ -49,32 +59,38 @@ class EdgeLists(NamedTuple):
 
     def spread(self, values: Tensor) -> Tensor:
         """Undirected values (..., B, E) as symmetric matrices (..., B, P, P), zero elsewhere."""
-        n_rois = round(self.slots.shape[-1] ** 0.5)
-        both = torch.cat([values, values], -1)
-        return _Spread.apply(both, self.pairs, self.slots).unflatten(-1, (n_rois, n_rois))
+        return self._square(_Spread.apply(values, self.pairs, self.slots))
+
+    def _square(self, flat: Tensor) -> Tensor:
+        return flat.unflatten(-1, (self.n_rois, self.n_rois))
 
 
 def list_edges(mask: Tensor, density: float) -> EdgeLists:
     """Lists of symmetric graphs (B, P, P) that :func:`brio_core.graphs.symmetric_top` has made."""
     n_rois = mask.shape[-1]
+    nowhere = n_rois * n_rois
     # Each of P rows selects m edges, and no pair counts twice.
-    n_edges = min(n_rois * neighbours_per_roi(n_rois, density), n_rois * (n_rois - 1) // 2)
+    n_places = min(n_rois * neighbours_per_roi(n_rois, density), n_rois * (n_rois - 1) // 2)
     upper = mask.triu(1).flatten(-2)
-    index = torch.arange(n_rois * n_rois, device=mask.device)
-    first = torch.where(upper, index, n_rois * n_rois).sort(-1).values[..., :n_edges]
-    first = torch.where(first < n_rois * n_rois, first, 0)
+    index = torch.arange(nowhere, device=mask.device)
+    first = torch.where(upper, index, nowhere).sort(-1).values[..., :n_places]
+    first = torch.where(first < nowhere, first, 0)
     second = first % n_rois * n_rois + first // n_rois
-    place = (upper.cumsum(-1) - 1).unflatten(-1, (n_rois, n_rois))
-    upper = upper.view_as(place)
-    slots = torch.where(upper, place, torch.where(upper.mT, place.mT + n_edges, 2 * n_edges))
     pairs = torch.cat([first, second], -1)
-    order = torch.where(pairs > 0, pairs, n_rois * n_rois).argsort(-1)
+    place = torch.where(upper, upper.cumsum(-1) - 1, n_places).view_as(mask)
+    slots = torch.minimum(place, place.mT).flatten(-2)
+    ordered, order = torch.where(pairs > 0, pairs, nowhere).sort(-1)
     starts = functional.pad(mask.sum(-1).cumsum(-1), (1, 0))
-    return EdgeLists(pairs, slots.flatten(-2), order.int(), starts.int())
+    return EdgeLists(pairs, slots, order.int(), (ordered % n_rois).int(), starts.int())
 
 
 def _gather(values: Tensor, index: Tensor) -> Tensor:
     return values.gather(-1, index.expand(*values.shape[:-1], index.shape[-1]))
+
+
+def _with_zero(values: Tensor) -> Tensor:
+    """The values with a zero behind them, which stands for all that is not listed."""
+    return functional.pad(values, (0, 1))
 
 
 class _Collect(torch.autograd.Function):
@@ -92,17 +108,21 @@ class _Collect(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return _Spread.apply(grad, *ctx.saved_tensors), None, None
+        _, slots = ctx.saved_tensors
+        above, below = (_gather(_with_zero(half), slots) for half in grad.chunk(2, -1))
+        n_rois = round(slots.shape[-1] ** 0.5)
+        square = torch.ones(n_rois, n_rois, dtype=torch.bool, device=grad.device)
+        return torch.where(square.triu().flatten(), above, below), None, None
 
 
 class _Spread(torch.autograd.Function):
-    """Writes every listed value to its pair, by reading each pair's place in the list."""
+    """Writes every listed value to its two pairs, by reading each pair's place in the list."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(values, pairs, slots):
-        return _gather(torch.cat([values, torch.zeros_like(values[..., :1])], -1), slots)
+        return _gather(_with_zero(values), slots)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -110,4 +130,6 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return _Collect.apply(grad, *ctx.saved_tensors), None, None
+        pairs, slots = ctx.saved_tensors
+        there, back = _Collect.apply(grad, pairs, slots).chunk(2, -1)
+        return there + back, None, None

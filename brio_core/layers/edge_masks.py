@@ -8,7 +8,9 @@ import math
 import torch
 from torch import Tensor
 
-from brio_core.randomness import uniform
+from brio_core import kernels
+from brio_core.layers.edge_lists import EdgeLists
+from brio_core.randomness import fold_in, uniform
 
 # Half a step of the 24-bit grid of uniform numbers, so that no logarithm meets a zero.
 TINY = 2.0**-25
@@ -37,6 +39,39 @@ def straight_through(soft: Tensor) -> Tensor:
     hard = (soft > 0.5).to(soft.dtype)
     # In this order the forward value is exactly 0 or 1.
     return hard + (soft - soft.detach())
+
+
+def binary_masks(
+    scores: Tensor,
+    bias: Tensor,
+    edges: EdgeLists,
+    key: Tensor | None,
+    stream: int,
+    noise: str,
+    temperature: float,
+) -> Tensor:
+    """Masks of K experts on undirected edges, ones and zeros (K, B, E); zero in empty places.
+
+    The logit of an edge is the mean score of its two directions (K, B, 2, E) plus a bias (K,).
+    With a key the masks are drawn, with straight-through gradients; without one they are those
+    that would be drawn in more than half of the cases.
+    """
+    gumbel = noise == "gumbel"
+    if key is not None and kernels.usable(scores):
+        from brio_core.kernels.binary_masks import BinaryMasks
+
+        # The place that ``randomness.uniform`` looks up for this stream.
+        seed = fold_in(key, stream + 1)
+        return BinaryMasks.apply(scores, bias, seed, edges.starts, gumbel, temperature)
+    logits = scores.mean(-2) + bias[:, None, None]
+    if key is None:
+        drawn = (logits > (GUMBEL_MEDIAN if gumbel else 0.0)).to(logits.dtype)
+    else:
+        draw = gumbel_noise if gumbel else logistic_noise
+        drawn = straight_through(
+            concrete(logits, draw(key, tuple(logits.shape), stream), temperature)
+        )
+    return drawn * edges.present
 
 
 def bernoulli_divergence(

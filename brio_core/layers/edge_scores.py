@@ -20,20 +20,9 @@ def edge_scores(sender: Tensor, receiver: Tensor, weight: Tensor, edges: EdgeLis
     experts or without one.
     """
     if kernels.usable(sender):
-        lists = (edges.pairs, edges.order, edges.starts)
+        lists = (edges.pairs, edges.order, edges.neighbours, edges.starts)
         return EdgeScores.apply(sender, receiver, weight, *lists).unflatten(-1, (2, -1))
     return edges.collect(PairScores.apply(sender, receiver, weight))
-
-
-def _finish(
-    sender: Tensor, receiver: Tensor, weight: Tensor, sent: Tensor, received: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of nodes and weights from the sums over open units."""
-    # relu(x) = x [x > 0], so the weights' gradient follows from the same sums.
-    share = sender * sent + receiver * received
-    beside = _beside(weight, sender)
-    inner = tuple(range(weight.ndim - 1, share.ndim - 1))
-    return beside * sent, beside * received, share.sum(inner)
 
 
 def _beside(weight: Tensor, side: Tensor) -> Tensor:
@@ -46,7 +35,7 @@ class EdgeScores(torch.autograd.Function):
     """Listed edges only, by fused kernels."""
 
     @staticmethod
-    def forward(sender, receiver, weight, pairs, order, starts):
+    def forward(sender, receiver, weight, pairs, order, neighbours, starts):
         from brio_core.kernels.edge_scores import scores
 
         inputs = (sender, receiver, weight, pairs, starts)
@@ -54,11 +43,12 @@ class EdgeScores(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
+        sender, receiver, weight, _, *lists = inputs
+        ctx.save_for_backward(sender, receiver, weight, *lists)
 
     @staticmethod
     def backward(ctx, grad):
-        return *_EdgeScoresBackward.apply(*ctx.saved_tensors, grad), None, None, None
+        return *_EdgeScoresBackward.apply(*ctx.saved_tensors, grad), None, None, None, None
 
     @staticmethod
     def vmap(info, in_dims, *tensors):
@@ -68,10 +58,9 @@ class EdgeScores(torch.autograd.Function):
 class _EdgeScoresBackward(torch.autograd.Function):
     @staticmethod
     def forward(*tensors):
-        from brio_core.kernels.edge_scores import open_sums
+        from brio_core.kernels.edge_scores import gradients
 
-        tensors = [tensor.contiguous() for tensor in tensors]
-        return _finish(*tensors[:3], *open_sums(*tensors))
+        return gradients(*(tensor.contiguous() for tensor in tensors))
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -113,14 +102,18 @@ class PairScores(torch.autograd.Function):
 class _PairScoresBackward(torch.autograd.Function):
     @staticmethod
     def forward(sender, receiver, weight, grad):
-        sent, received = [], []
+        parts = []
         for left, right in zip(_units(sender), _units(receiver)):
             hidden = left[..., :, None] + right[..., None, :]
             through = torch.ops.aten.threshold_backward(grad, hidden, 0)
-            sent.append(through.sum(-1))
-            received.append(through.sum(-2))
-        sums = (torch.stack(side, -1) for side in (sent, received))
-        return _finish(sender, receiver, weight, *sums)
+            parts.append((through.sum(-1), through.sum(-2)))
+        # Per node and unit, the gradients of all its pairs whose unit is open.
+        sent, received = (torch.stack(side, -1) for side in zip(*parts))
+        # relu(x) = x [x > 0], so the weights' gradient follows from the same sums.
+        share = sender * sent + receiver * received
+        scale = _beside(weight, sender)
+        inner = tuple(range(weight.ndim - 1, share.ndim - 1))
+        return scale * sent, scale * received, share.sum(inner)
 
     @staticmethod
     def setup_context(ctx, inputs, output):

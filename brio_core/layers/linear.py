@@ -43,7 +43,7 @@ def logistic_path(design: Tensor, label: Tensor, penalties: Sequence[float]) -> 
             aim, decrease = _newton_aim(point, label, strength, product, solve)
             value = point.objective(label, strength)
             # Convergence is quadratic: the step that gains this much leaves its square.
-            if decrease < 1e-5 * max(1.0, value):
+            if decrease < 1e-8 * value:
                 point = aim
                 break
             size = 1.0
@@ -113,31 +113,40 @@ def _gram_operations(design: Tensor) -> tuple[Product, Solve]:
     return lambda vector: gram @ vector, solve
 
 
-def ridge_path(design: Tensor, target: Tensor, sample: Tensor, penalties: Sequence[float]) -> Path:
-    """Minimise ``sum(sample * (target - X w - b)^2) + alpha * |w|^2`` for each alpha.
+def ridge_grid(
+    design: Tensor, target: Tensor, sample: Tensor, scales: Tensor, penalties: Sequence[float]
+) -> Path:
+    """Minimise ``sum(sample * (target - Z w - b)^2) + alpha * |w|^2`` for features Z = X * scale.
 
     Parameters
     ----------
     design : (N, D) float64
     target, sample : (N,)
         What is predicted, and the weight of every subject.
+    scales : (S, D)
+        Factors of the features, one set after another.
     penalties : strengths alpha
 
     Returns
     -------
-    weights (len(penalties), D) and intercepts (len(penalties),)
+    weights (S, len(penalties), D) of the scaled features and intercepts (S, len(penalties))
     """
-    sample = sample.to(design.dtype)
-    target = target.to(design.dtype)
+    sample, target = sample.to(design.dtype), target.to(design.dtype)
     share, root = sample / sample.sum(), sample.sqrt()
     centre, middle = share @ design, share @ target
-    centred = (design - centre) * root[:, None]
-    values, vectors = torch.linalg.eigh(centred @ centred.T)
-    aim = vectors.T @ (root * (target - middle))
-    alphas = torch.tensor(penalties, dtype=design.dtype, device=design.device)
-    # A Gram matrix has no negative eigenvalue but by rounding.
-    weights = (aim / (values.clamp(min=0) + alphas[:, None])) @ vectors.T @ centred
-    return weights, middle - weights @ centre
+    centred = (design - centre).mul_(root[:, None])
+    deviation = root * (target - middle)
+    alphas = torch.tensor(penalties, dtype=design.dtype, device=design.device)[:, None]
+    scaled = torch.empty_like(centred)
+    weights = []
+    for scale in scales:
+        torch.mul(centred, scale, out=scaled)
+        values, vectors = torch.linalg.eigh(scaled @ scaled.T)
+        # A Gram matrix has no negative eigenvalue but by rounding.
+        coefficients = (vectors.T @ deviation) / (values.clamp(min=0) + alphas)
+        weights.append(coefficients @ vectors.T @ scaled)
+    weights = torch.stack(weights)
+    return weights, middle - torch.einsum("sad,sd->sa", weights, scales * centre)
 
 
 def balanced_weights(site: Tensor, label: Tensor) -> Tensor:

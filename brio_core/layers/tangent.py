@@ -1,13 +1,8 @@
-"""The tangent space of covariance matrices at their geometric mean.
-
-Eigenvalue problems of this size run best on one thread each, so threads share the subjects.
-"""
+"""The tangent space of covariance matrices at their geometric mean."""
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,8 +10,9 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity import standardise
+from brio_core.threads import one_thread
 
-# Subjects per task; fixed, so that results do not depend on the number of threads.
+# Matrices at a time: enough to hide the cost of a call, few enough for the cache.
 CHUNK = 16
 # The curvature is needed roughly only, so about this many subjects stand for all.
 CURVATURE_SUBJECTS = 128
@@ -46,10 +42,14 @@ def ledoit_wolf(series: Tensor, frames: Tensor) -> Tensor:
     return (1 - share) * sample + share * target
 
 
+@one_thread()
 def log_vectors(covariance: Tensor, whitening: Tensor) -> Tensor:
-    """``logm(W C W)`` as vectors (..., P (P + 1) / 2), scaled like nilearn's."""
-    with _one_thread():
-        return _log_vectors(covariance, whitening)
+    """``logm(W C W)`` as vectors (..., P (P + 1) / 2): the lower triangle, the diagonal by sqrt 2.
+
+    Up to one common factor, their inner products are those of the matrices.
+    """
+    values, vectors = torch.linalg.eigh(whitening @ covariance @ whitening)
+    return _to_vector(_matrix(torch.log, values, vectors))
 
 
 class TangentSpace(NamedTuple):
@@ -59,6 +59,7 @@ class TangentSpace(NamedTuple):
     vectors: Tensor
 
 
+@one_thread()
 def tangent_space(
     covariances: Tensor, tolerance: float = 1e-7, iterations: int = 30
 ) -> TangentSpace:
@@ -72,13 +73,13 @@ def tangent_space(
     ----------
     covariances : (N, P, P) float64
     """
+    parts = covariances.split(CHUNK)
     mean = covariances.mean(0)
     curvature, memory, size, last = None, _Anderson(), 1.0, math.inf
     for _ in range(iterations):
         values, basis = torch.linalg.eigh(mean)
         whitening = _matrix(torch.rsqrt, values, basis)
-        parts = covariances.split(CHUNK)
-        vectors = torch.cat(_spread(lambda part, w=whitening: _log_vectors(part, w), parts))
+        vectors = torch.cat([log_vectors(part, whitening) for part in parts])
         gradient = _to_matrix(vectors.mean(0))
         norm = float(torch.linalg.matrix_norm(gradient)) / gradient.numel()
         if norm < tolerance:
@@ -104,7 +105,7 @@ class _Curvature:
 
     def __init__(self, covariances: Tensor, whitening: Tensor, basis: Tensor) -> None:
         chosen = covariances[:: max(1, len(covariances) // CURVATURE_SUBJECTS)]
-        parts = _spread(lambda part: self._of(part, whitening, basis), chosen.split(CHUNK))
+        parts = [self._of(part, whitening, basis) for part in chosen.split(CHUNK)]
         self._basis = basis
         self._diagonal = torch.stack(parts).sum(0) / len(chosen)
 
@@ -142,10 +143,6 @@ class _Anderson:
         return step
 
 
-def _log_vectors(covariance: Tensor, whitening: Tensor) -> Tensor:
-    return _to_vector(_matrix(torch.log, *torch.linalg.eigh(whitening @ covariance @ whitening)))
-
-
 def _matrix(function: Callable[[Tensor], Tensor], values: Tensor, vectors: Tensor) -> Tensor:
     return (vectors * function(values)[..., None, :]) @ vectors.mT
 
@@ -162,20 +159,3 @@ def _to_matrix(vector: Tensor) -> Tensor:
     matrix = vector.new_zeros(rois, rois)
     matrix[row, column] = vector * torch.where(row == column, 0.5**0.5, 1.0)
     return matrix + matrix.T
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _spread(function: Callable[[Tensor], Tensor], parts: Sequence[Tensor]) -> list[Tensor]:
-    """Apply a function to all parts, on as many threads as torch may use."""
-    workers = torch.get_num_threads() if parts[0].device.type == "cpu" else 1
-    with _one_thread(), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, parts))

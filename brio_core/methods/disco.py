@@ -21,15 +21,7 @@ from torch import Tensor, nn
 from brio_core.errors import BrioError
 from brio_core.graphs import subject_graph
 from brio_core.layers.edge_lists import EdgeLists, list_edges
-from brio_core.layers.edge_masks import (
-    GUMBEL_MEDIAN,
-    concrete,
-    diversity_hinge,
-    gumbel_noise,
-    keep_rate,
-    logistic_noise,
-    straight_through,
-)
+from brio_core.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
 from brio_core.layers.edge_scores import edge_scores
 from brio_core.layers.entmax import entmax
 from brio_core.layers.experts import ExpertGin, ExpertLinear, SlowLinear, share
@@ -56,6 +48,7 @@ class DiscoSettings(GradientSettings):
     layers: int
     dropout: float
     density: float
+    selector_hidden: int
     noise: str
     temperature: float
     keep_share: float
@@ -87,20 +80,22 @@ class Opinions(NamedTuple):
 
 
 class EdgeSelector(nn.Module):
-    """Per expert a network ``[h_i ; h_j] - Linear - ReLU - Linear`` on the edges of a graph."""
+    """Per expert a network ``[h_i ; h_j] - Linear - ReLU - Linear`` that selects edges."""
 
-    def __init__(self, experts: int, hidden: int) -> None:
+    def __init__(self, settings: DiscoSettings) -> None:
         super().__init__()
-        self.first = ExpertLinear(experts, 2 * hidden, hidden)
-        self.last = ExpertLinear(experts, hidden, 1)
+        s = settings
+        self.noise, self.temperature = s.noise, s.temperature
+        self.first = ExpertLinear(s.experts, 2 * s.hidden, s.selector_hidden)
+        self.last = ExpertLinear(s.experts, s.selector_hidden, 1)
 
-    def forward(self, nodes: Tensor, edges: EdgeLists) -> Tensor:
-        """Undirected edge logits (K, B, E): the mean of both directions."""
+    def forward(self, nodes: Tensor, edges: EdgeLists, key: Tensor | None) -> Tensor:
+        """Masks on undirected edges (K, B, E); random with a key."""
         send, receive = self.first.weight.chunk(2, 1)
         sender = share(nodes, send) + self.first.bias[:, None, None]
-        weight = self.last.weight.squeeze(-1)
-        scores = edge_scores(sender, share(nodes, receive), weight, edges)
-        return scores.mean(-2) + self.last.bias[:, None]
+        scores = edge_scores(sender, share(nodes, receive), self.last.weight.squeeze(-1), edges)
+        bias = self.last.bias.squeeze(-1)
+        return binary_masks(scores, bias, edges, key, MASKS, self.noise, self.temperature)
 
 
 class Gate(nn.Module):
@@ -145,7 +140,7 @@ class Disco(GradientMethod):
         super().__init__(settings, n_rois, n_sites)
         s = settings
         self.selector = ExpertGin(1, n_rois, s.hidden, s.layers, s.dropout)
-        self.edge_selector = EdgeSelector(s.experts, s.hidden)
+        self.edge_selector = EdgeSelector(s)
         self.encoder = ExpertGin(s.experts, n_rois, s.hidden, s.layers, s.dropout)
         self.head = nn.Sequential(
             ExpertLinear(s.experts, s.hidden, s.hidden),
@@ -204,22 +199,13 @@ class Disco(GradientMethod):
         mask = edges.mask[None]
         everywhere = torch.ones_like(mask[..., :1])
         selected = self.selector(nodes, mask, everywhere, key, SELECTOR).squeeze(0)
-        masks = self.draw(self.edge_selector(selected, edges), key) * edges.present
+        masks = self.edge_selector(selected, edges, key)
         adjacency = edges.spread(masks)
         # A node is kept with any of its edges; no gradient goes through that.
         kept = (adjacency.detach().sum(-1, keepdim=True) > 0).to(nodes.dtype)
         pooled = self.encoder(nodes, adjacency, kept, key, EXPERTS).mean(-2)
         parts = (self.head(pooled), pooled, masks, kept.squeeze(-1))
         return Opinions(*(part.transpose(0, 1) for part in parts))
-
-    def draw(self, scores: Tensor, key: Tensor | None) -> Tensor:
-        """Binary masks; without a key those that are drawn more often than not."""
-        s = self.settings
-        gumbel = s.noise == "gumbel"
-        if key is None:
-            return (scores > (GUMBEL_MEDIAN if gumbel else 0.0)).to(scores.dtype)
-        noise = (gumbel_noise if gumbel else logistic_noise)(key, tuple(scores.shape), MASKS)
-        return straight_through(concrete(scores, noise, s.temperature))
 
     @staticmethod
     def diversity(opinions: Opinions, present: Tensor) -> Tensor:

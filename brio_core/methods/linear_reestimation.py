@@ -6,13 +6,12 @@ as subjects differ (V) says nothing about subjects. Each standardised edge is mu
 """
 
 from dataclasses import dataclass
-from itertools import product
 
 import torch
 from torch import Tensor
 
 from brio_core.cohort import TrainView
-from brio_core.layers.linear import Path, balanced_weights, ridge_path
+from brio_core.layers.linear import Path, balanced_weights, ridge_grid
 from brio_core.linear import StandardisedEdges, upper_triangle
 from brio_core.methods.base import Features, Settings
 from brio_core.sources import Sources
@@ -36,7 +35,6 @@ class LinearReestimation(StandardisedEdges):
 
     name = "linear-reestimation"
     Settings = LinearReestimationSettings
-    needs = ("fc",)
     representation_is_shared = False
 
     @property
@@ -45,39 +43,29 @@ class LinearReestimation(StandardisedEdges):
 
     @classmethod
     def share(cls, sources: Sources, settings: LinearReestimationSettings) -> list[Features]:
-        total, count = None, 0
+        n_rois = sources.inputs(sources.rows[:1, 0])["fc"].shape[-1]
+        total = torch.zeros(len(sources.rows), n_rois, n_rois, dtype=torch.float64)
+        total = total.to(sources.rows.device)
         for chunk in sources.reestimates(settings.reestimates, 0, 1.0, graphs=32):
-            edges = upper_triangle(sources.inputs(chunk.rows)["fc"])
-            change = (upper_triangle(chunk.fc) - edges[:, None]).square().mean(1)
-            if total is None:
-                shape = (len(sources.rows), edges.shape[-1])
-                total = torch.zeros(shape, dtype=torch.float64, device=edges.device)
-                count = total.new_zeros(len(sources.rows), 1)
-            total[chunk.folds] += change.double().sum(0)
-            count[chunk.folds] += len(chunk.rows)
-        return [{"change": change} for change in total / count]
+            change = chunk.fc - sources.inputs(chunk.rows)["fc"][:, None]
+            total[chunk.folds] += change.square_().mean(1).sum(0)
+        subjects = (sources.site >= 0).sum(1)
+        return [{"change": upper_triangle(one / n)} for one, n in zip(total, subjects)]
 
     def solve(self, design: Tensor, train: TrainView) -> Path:
         # Scans of which there are no re-estimates count as exact.
         change = train.shared.get("change", torch.zeros_like(design[0]))
         self._standard = self.scale.double()
         self._support = (1 - change * self._standard.square()).clamp(min=0)
-        target = 2.0 * train.label.double() - 1
-        sample = balanced_weights(train.site, train.label)
-        paths = {
-            power: ridge_path(
-                design * self._support**power, target, sample, self.settings.penalties
-            )
-            for power in self.settings.powers
-        }
-        grid = [
-            (paths[power], point)
-            for point, power in product(range(len(self.settings.penalties)), self.settings.powers)
-        ]
-        return (
-            torch.stack([weights[point] for (weights, _), point in grid]),
-            torch.stack([biases[point] for (_, biases), point in grid]),
+        weights, biases = ridge_grid(
+            design,
+            2 * train.label - 1,
+            balanced_weights(train.site, train.label),
+            torch.stack([self._support**power for power in self.settings.powers]),
+            self.settings.penalties,
         )
+        # The power is the inner loop of the path.
+        return weights.transpose(0, 1).flatten(0, 1), biases.T.flatten()
 
     def fit(self, point: int) -> None:
         super().fit(point)

@@ -161,7 +161,7 @@ def test_layers_run_stacked(build, nodes, weights):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("rois", "units"), [(N_ROIS, 4), (116, 8), (200, 16)])
+@pytest.mark.parametrize(("rois", "units"), [(24, 16), (116, 16), (200, 32)])
 @pytest.mark.parametrize("probability", [0.0, 0.5])
 def test_gat_kernel_equals_its_twin(rois, units, probability):
     if not torch.cuda.is_available():

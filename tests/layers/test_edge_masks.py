@@ -4,11 +4,14 @@ import math
 
 import pytest
 import torch
-from torch.func import grad
+from torch.func import grad, vmap
 
+from brio_core.graphs import subject_graph
+from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_masks import (
     GUMBEL_MEDIAN,
     bernoulli_divergence,
+    binary_masks,
     concrete,
     correlations,
     diversity_hinge,
@@ -74,3 +77,59 @@ def test_constant_masks_cost_nothing_and_give_finite_gradients():
     assert diversity_hinge(masks, present, 0.1) == 0
     assert torch.isfinite(grad(lambda x: diversity_hinge(x, present, 0.0))(masks)).all()
     assert diversity_hinge(masks[:, :1], present, 0.1) == 0
+
+
+def mask_example(folds=(), rois=9):
+    """Scores of three experts on both directions of edges, their biases, and the lists."""
+    draw = lambda *shape: torch.randn(*shape, generator=torch.Generator().manual_seed(3))  # noqa: E731
+    fc = draw(*folds, 4, rois, rois)
+    edges = list_edges(subject_graph(fc + fc.mT, 0.2), 0.2)
+    return draw(*folds, 3, 4, 2, edges.n_places), draw(*folds, 3), edges
+
+
+@pytest.mark.parametrize(("noise", "threshold"), [("gumbel", GUMBEL_MEDIAN), ("logistic", 0.0)])
+def test_masks_without_a_key_are_those_drawn_more_often_than_not(noise, threshold):
+    scores, bias, edges = mask_example()
+    fixed = binary_masks(scores, bias, edges, None, 0, noise, 0.1)
+    logits = scores.mean(-2) + bias[:, None, None]
+    assert torch.equal(fixed, (logits > threshold) * edges.present)
+    keys = torch.arange(2000)
+    drawn = vmap(lambda key: binary_masks(scores, bias, edges, key, 0, noise, 0.1))(keys).mean(0)
+    clear = ((logits - threshold).abs() > 0.2) & (edges.present > 0)
+    assert torch.equal(drawn[clear] > 0.5, fixed[clear] > 0.5)
+
+
+def test_masks_have_the_gradient_of_the_relaxed_sample():
+    scores, bias, edges = mask_example()
+    above = torch.randn(3, 4, edges.n_places)
+
+    def soft(scores, bias):
+        logits = scores.mean(-2) + bias[:, None, None]
+        noise = gumbel_noise(KEY, tuple(logits.shape), 5)
+        return (concrete(logits, noise, 0.1) * edges.present * above).sum()
+
+    def hard(scores, bias):
+        return (binary_masks(scores, bias, edges, KEY, 5, "gumbel", 0.1) * above).sum()
+
+    found, wanted = (grad(f, argnums=(0, 1))(scores, bias) for f in (hard, soft))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("noise", ["gumbel", "logistic"])
+def test_mask_kernel_equals_its_twin(noise):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    scores, bias, edges = mask_example((2,), rois=60)
+    above, keys = torch.randn(2, 3, 4, edges.n_places), torch.tensor([5, 6])
+
+    def loss(scores, bias, above, key, *lists):
+        masks = binary_masks(scores, bias, EdgeLists(*lists), key, 2, noise, 0.5)
+        return (masks * above).sum(), masks
+
+    results = []
+    for device in ("cpu", "cuda"):
+        inputs = [tensor.to(device) for tensor in (scores, bias, above, keys, *edges)]
+        (to_scores, to_bias), masks = vmap(grad(loss, argnums=(0, 1), has_aux=True))(*inputs)
+        results.append([part.cpu() for part in (to_scores, to_bias, masks)])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)

@@ -2,12 +2,11 @@
 
 import math
 
-import pytest
 import torch
 from synthetic import settings_of
 
 from brio_core.layers.edge_lists import EdgeLists
-from brio_core.layers.edge_masks import GUMBEL_MEDIAN, diversity_hinge
+from brio_core.layers.edge_masks import diversity_hinge
 from brio_core.methods.base import Batch
 from brio_core.methods.disco import (
     ROUTED,
@@ -112,15 +111,6 @@ def test_evaluation_is_repeatable_and_independent_of_the_batch():
         for i in range(SUBJECTS)
     ]
     torch.testing.assert_close(torch.cat(alone), together, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("noise", "threshold"), [("gumbel", GUMBEL_MEDIAN), ("logistic", 0.0)])
-def test_evaluation_masks_are_those_drawn_more_often_than_not(noise, threshold):
-    module, _ = make(noise=noise)
-    scores = torch.tensor([threshold - 0.3, threshold + 0.3])
-    assert module.draw(scores, None).tolist() == [0, 1]
-    drawn = module.draw(scores[:, None].expand(2, 20_000), torch.tensor(5)).mean(-1)
-    assert drawn[0] < 0.5 < drawn[1]
 
 
 def test_masks_are_binary_and_shared_by_both_directions():

@@ -38,7 +38,7 @@ elif "--out-prefix" in out:
     kinds = (".pdf", ".png") if "figures" in words[0] else (".csv", ".md", ".tex", ".json")
     files = [pathlib.Path(str(out["--out-prefix"]) + kind) for kind in kinds]
 else:
-    files = [out[name] for name in ("--out", "--sites") if name in out]
+    files = [out[name] for name in ("--out", "--sites", "--cells") if name in out]
 for file in files:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("a,b\\n1,2\\n")

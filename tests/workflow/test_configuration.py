@@ -213,7 +213,7 @@ def test_settings_come_in_this_order(elsewhere):
 
 
 def test_cells_are_chosen_by_cohorts_methods_and_seeds():
-    resolved = configuration(seeds=[3, 4])
+    resolved = configuration(seeds=[3, 4], methods=["gcn", "brio", "linear-correlation"])
     cells = experiment_cells(resolved, "main")
     assert len(cells) == 2 * (2 * 2 + 1)
     assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}

@@ -54,7 +54,7 @@ def test_known_times_are_told(after_demo):
     done = after_demo.snakemake("-n", "-q")
     assert cost(done.stdout) == {"jobs": 14, "to_train": 2, "trained": 4, "cells": 6}
     # The stand-in reports half an hour per cell.
-    assert "training time   about 1.0 hours one after the other\n" in done.stdout
+    assert "training time   about 60.0 minutes one after the other\n" in done.stdout
 
 
 def test_times_of_another_cohort_serve_until_there_are_own(after_demo):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workflow.lib.configuration import Configuration
-    from workflow.lib.paths import Paths
 
 
-def print_costs(workflow, configuration: "Configuration", paths: "Paths") -> None:
+def print_costs(workflow, configuration: "Configuration", results: Path) -> None:
     """Print the cost of the plan that a dry run has made; nothing if it has failed."""
     if workflow.scheduler is None:
         return
@@ -21,10 +20,10 @@ def print_costs(workflow, configuration: "Configuration", paths: "Paths") -> Non
     waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
     planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
     cells = [(cell.cohort, configuration.variants[cell.variant][0]) for cell in waiting]
-    print("\n".join(report(len(jobs), planned, cells, paths.results)))
+    print("\n".join(report(len(jobs), planned, cells, results)))
 
 
-def report(jobs: int, planned: int, cells: list[tuple[str, str]], results: str) -> list[str]:
+def report(jobs: int, planned: int, cells: list[tuple[str, str]], results: Path) -> list[str]:
     """Lines on a plan of ``jobs`` jobs, among them the training ``cells`` (cohort, method)."""
     lines = [
         "",
@@ -41,18 +40,23 @@ def report(jobs: int, planned: int, cells: list[tuple[str, str]], results: str) 
         return [*lines, "  time, disk      not known before the first cells have been trained"]
     unknown = len(cells) - len(known)
     rest = f", and {unknown:,} cells of methods that were never timed" if unknown else ""
-    hours, disk = sum(pair[0] for pair in known) / 3600, sum(pair[1] for pair in known)
+    took, disk = sum(pair[0] for pair in known), sum(pair[1] for pair in known)
     return [
         *lines,
-        f"  training time   about {hours:,.1f} hours one after the other{rest}",
-        f"  disk            about {disk / 1e9:,.2f} GB of training results{rest}",
+        f"  training time   about {duration(took)} one after the other{rest}",
+        f"  disk            about {disk / 1e6:,.0f} MB of training results{rest}",
     ]
 
 
-def measured(results: str) -> tuple[dict, dict]:
+def duration(seconds: float) -> str:
+    """Hours, or minutes where it is less than one and a half hours."""
+    return f"{seconds / 3600:,.1f} hours" if seconds >= 5400 else f"{seconds / 60:,.1f} minutes"
+
+
+def measured(results: Path) -> tuple[dict, dict]:
     """Mean seconds and bytes of finished cells by (cohort, method) and by method."""
     seconds, size = defaultdict(list), defaultdict(list)
-    for path in Path(results).glob("runs/*/*/*/seed-*/meta.json"):
+    for path in results.glob("runs/*/*/*/seed-*/meta.json"):
         try:
             meta = json.loads(path.read_text(encoding="utf-8"))
             keys = [(meta["cohort"], meta["method"]), meta["method"]]

@@ -38,7 +38,9 @@ def prepare(workflow, configuration: "Configuration", paths: "Paths") -> None:
 
     workflow.create_report = create_report_of_results
     if workflow.output_settings.dryrun:
-        atexit.register(costs.print_costs, workflow, configuration, paths)
+        # Snakemake leaves the folder of --directory before Python exits.
+        results = Path(paths.results).absolute()
+        atexit.register(costs.print_costs, workflow, configuration, results)
 
 
 def _shows_something(workflow) -> bool:
