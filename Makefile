@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 PYTHON ?= python3
-# Another index for torch, such as https://download.pytorch.org/whl/cpu for the small CPU build.
+# Another index for torch, such as the one that PyTorch names for its small CPU build.
 TORCH_INDEX ?=
 DEVICE ?= cpu
 BENCHMARKS := sinkhorn reestimation encoder training
