@@ -101,7 +101,7 @@ def _gram_operations(design: Tensor) -> tuple[Product, Solve]:
 
         return lambda vector: design @ (design.T @ vector), solve
 
-    gram = design @ design.T
+    gram = gram_matrix(design)
 
     def solve(scale: Tensor, sides: Tensor) -> Tensor:
         root = scale.sqrt()[:, None]
@@ -111,6 +111,18 @@ def _gram_operations(design: Tensor) -> tuple[Product, Solve]:
         return sides - root * inner
 
     return lambda vector: gram @ vector, solve
+
+
+def gram_matrix(design: Tensor, blocks: int = 4) -> Tensor:
+    """``X X'``, exactly symmetric: only blocks on and below the diagonal are multiplied out."""
+    gram = design.new_empty(len(design), len(design))
+    for rows in torch.arange(len(design)).tensor_split(blocks):
+        if len(rows) == 0:
+            continue
+        first, last = int(rows[0]), int(rows[-1]) + 1
+        gram[first:last, :last] = design[first:last] @ design[:last].T
+        gram[:first, first:last] = gram[first:last, :first].T
+    return gram
 
 
 def ridge_grid(
@@ -141,7 +153,7 @@ def ridge_grid(
     weights = []
     for scale in scales:
         torch.mul(centred, scale, out=scaled)
-        values, vectors = torch.linalg.eigh(scaled @ scaled.T)
+        values, vectors = torch.linalg.eigh(gram_matrix(scaled))
         # A Gram matrix has no negative eigenvalue but by rounding.
         coefficients = (vectors.T @ deviation) / (values.clamp(min=0) + alphas)
         weights.append(coefficients @ vectors.T @ scaled)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from brio_core.layers.linear import balanced_weights, logistic_path, ridge_grid
+from brio_core.layers.linear import balanced_weights, gram_matrix, logistic_path, ridge_grid
 
 PENALTIES = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2]
 SHAPES = [(40, 300), (60, 60), (200, 7)]
@@ -92,6 +92,14 @@ def test_a_constant_feature_gets_no_weight():
         design, 2 * label - 1, torch.ones(40), torch.ones(1, 300).double(), [1e-2]
     )
     assert float(weights[0, :, 7].abs().max()) == 0
+
+
+@pytest.mark.parametrize("n", [1, 3, 41])
+def test_the_gram_matrix_is_exactly_symmetric(n):
+    design = made_up(41, 30)[0][:n]
+    gram = gram_matrix(design)
+    assert torch.equal(gram, gram.T)
+    torch.testing.assert_close(gram, design @ design.T)
 
 
 @pytest.mark.parametrize(("n", "features"), SHAPES)
