@@ -18,6 +18,7 @@ from torch import Tensor
 from brio_core.connectivity import standardise
 from brio_core.errors import BrioError
 from brio_core.files import atomic
+from brio_core.threads import one_thread
 
 FORMAT_VERSION = 1
 PARTICIPANT_COLUMNS = (
@@ -229,9 +230,10 @@ class Cohort:
         """Series standardised within each scan, padded with zeros to (N, T_max, P)."""
         padded = np.zeros((len(self.subjects), int(self.series.frames.max()), self.fc.shape[-1]),
                           np.float32)  # fmt: skip
-        for index in range(len(self.subjects)):
-            scan = torch.as_tensor(self.series.scan(index)).double()
-            padded[index, : len(scan)] = standardise(scan).numpy()
+        with one_thread():
+            for index in range(len(self.subjects)):
+                scan = torch.as_tensor(self.series.scan(index)).double()
+                padded[index, : len(scan)] = standardise(scan).numpy()
         return padded
 
 

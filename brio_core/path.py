@@ -8,13 +8,14 @@ from brio_core.methods.base import Features, PathMethod
 from brio_core.problem import Fold, Problem
 from brio_core.results import FoldResult
 from brio_core.selection import ValidationAuc
-from brio_core.threads import spread
+from brio_core.threads import one_thread, spread
 
 
 def fit_paths(problem: Problem, fit: Callable[[Fold], FoldResult]) -> list[FoldResult]:
     """Results of ``fit`` for all folds, several at once where there are threads."""
-    # What folds share comes first, so that no two threads compute it.
-    _ = problem.shared_features, problem.shared_statistics
+    # What folds share comes first, so that no two threads compute it. It is many small operations.
+    with one_thread():
+        _ = problem.shared_features, problem.shared_statistics
     return spread(fit, problem.folds, problem.device)
 
 

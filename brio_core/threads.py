@@ -1,7 +1,7 @@
 """Independent problems on several threads, each problem on one of them.
 
-Small eigenvalue problems and factorisations gain nothing from a second thread and wait for it, and
-a result that was computed on one thread does not depend on how many there are.
+Small operations gain nothing from a second thread, and wait for it as long as another program keeps
+it busy. What was computed on one thread does not depend on how many there are.
 """
 
 from collections.abc import Callable, Iterator, Sequence

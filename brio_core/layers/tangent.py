@@ -18,6 +18,7 @@ CHUNK = 16
 CURVATURE_SUBJECTS = 128
 
 
+@one_thread()
 def ledoit_wolf(series: Tensor, frames: Tensor) -> Tensor:
     """Shrunk covariance matrices (B, P, P) of z-scored scans; float64.
 
