@@ -183,7 +183,7 @@ class TrainView:
     ``site`` counts the training sites of the fold from 0, in alphabetical order. Of the inputs only
     those that the method needs are there; ``bold`` is zero beyond ``frames``. A path method whose
     features do not depend on the fold gets its ``features`` in place of the inputs, computed once
-    for all folds, and what :meth:`PathMethod.share` found out for the fold.
+    for all folds. ``shared`` is what :meth:`Method.share` found out for the fold.
     """
 
     site: Tensor
@@ -194,6 +194,8 @@ class TrainView:
     bold: Tensor | None = None
     frames: Tensor | None = None
     covariates: Tensor | None = None
+    row: Tensor | None = None
+    rois: Rois | None = None
     features: dict[str, Tensor] | None = None
     shared: dict[str, Tensor] = field(default_factory=dict)
 

@@ -23,6 +23,7 @@ class FoldStack:
         parameters, buffers = stack_module_state(list(modules))
         self.parameters: State = {name: value.detach() for name, value in parameters.items()}
         self.buffers: State = dict(buffers)
+        self._persistent = tuple(modules[0].state_dict())
         # The skeleton has no storage: it lends its code, the stacked state its numbers.
         self._training = copy.deepcopy(modules[0]).to("meta").train()
         self._evaluation = copy.deepcopy(self._training).eval()
@@ -38,9 +39,14 @@ class FoldStack:
         """Parameters and buffers under one roof (names do not collide in a module)."""
         return {**self.parameters, **self.buffers}
 
+    def persistent(self) -> State:
+        """What a checkpoint holds: all but the buffers that :meth:`Method.prepare` makes anew."""
+        state = self.state()
+        return {name: state[name] for name in self._persistent}
+
     def load(self, state: State) -> None:
         """Overwrite in place: captured CUDA graphs keep pointing at the same memory."""
-        for name, value in self.state().items():
+        for name, value in self.persistent().items():
             value.copy_(state[name])
 
     def single(self, verb: str, training: bool = False) -> Any:

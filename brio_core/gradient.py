@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 
 from brio_core.folds import FoldStack, State
 from brio_core.methods.base import Batch, GradientMethod
@@ -47,13 +47,7 @@ class GradientFit:
             self.features,
             self._replay,
         )
-        self.optimiser = torch.optim.AdamW(
-            list(self.stack.parameters.values()),
-            lr=self.settings.learning_rate,
-            weight_decay=self.settings.weight_decay,
-            capturable=device.type == "cuda",
-            fused=device.type == "cuda",
-        )
+        self.optimiser = self._make_optimiser()
         self._schedule, self._present = self._make_schedule()
         self._label = torch.as_tensor(problem.label, device=device)
         self._site = self._site_numbers()
@@ -68,7 +62,7 @@ class GradientFit:
         self.epoch = 0
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
         self._auc = torch.zeros(len(folds), dtype=torch.float64, device=device)
-        self.best: State = {name: value.clone() for name, value in self.stack.state().items()}
+        self.best: State = {name: value.clone() for name, value in self.stack.persistent().items()}
         self.best_auc = torch.full((len(folds),), -1.0, dtype=torch.float64, device=device)
         self.best_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
         self.last_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
@@ -91,6 +85,31 @@ class GradientFit:
             torch.as_tensor(np.stack(rows), device=device),
             torch.as_tensor(np.stack(present), device=device),
         )
+
+    def _make_optimiser(self) -> torch.optim.Optimizer:
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.settings.optimiser]
+        on_gpu = self.problem.device.type == "cuda"
+        rate: float | Tensor = self.settings.learning_rate
+        if self.settings.schedule == "cosine":
+            # A tensor, so that a captured step can read the rate of its own number.
+            rate = torch.tensor(rate, device=self.problem.device)
+        return kind(
+            list(self.stack.parameters.values()),
+            lr=rate,
+            weight_decay=self.settings.weight_decay,
+            capturable=on_gpu,
+            fused=on_gpu,
+        )
+
+    def _set_rate(self) -> None:
+        """The learning rate of the current step: half a cosine over all steps of training."""
+        settings = self.settings
+        if settings.schedule == "constant":
+            return
+        first, last = settings.learning_rate, settings.final_learning_rate
+        done = self._counter[0] / (settings.epochs * self.steps_per_epoch)
+        for group in self.optimiser.param_groups:
+            group["lr"].copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
 
     def _site_numbers(self) -> Tensor:
         # Each fold counts its own training sites from 0; other subjects are never asked for.
@@ -138,12 +157,16 @@ class GradientFit:
         fixed = {k: v for k, v in self.stack.parameters.items() if k not in learnt}
         single = self.stack.single("loss", training=True)
 
-        def loss(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
-            return single({**learnt, **fixed}, buffers, Batch(*batch), phase)
+        def gradient(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
+            def loss(learnt: State, buffers: State, batch: Batch) -> Any:
+                return single({**learnt, **fixed}, buffers, batch, phase)
 
+            return self.method.gradient(loss, learnt, buffers, Batch(*batch))
+
+        self._set_rate()
         index = self._schedule.index_select(1, self._counter).squeeze(1)
         present = self._present.index_select(1, self._counter).squeeze(1)
-        gradients, (value, logs) = vmap(grad_and_value(loss, has_aux=True))(
+        gradients, (value, logs) = vmap(gradient)(
             learnt,
             fixed,
             self.stack.buffers,
@@ -167,10 +190,12 @@ class GradientFit:
     def _select(self) -> None:
         """Score the validation groups; keep the state of every fold that has improved."""
         settings, epoch = self.settings, self._epoch
+        rows = torch.where(self.sources.site < 0, -1, self.sources.rows)
+        self.method.before_selection(self.stack, self.features, rows)
         logits = self.stack.call("logits", self.features.gather(self._validation.index))
         self._auc.copy_(self._validation(logits))
         better = self.active & (self._auc > self.best_auc) & (epoch >= settings.first_epoch)
-        for name, value in self.stack.state().items():
+        for name, value in self.stack.persistent().items():
             mask = better.view(-1, *([1] * (value.dim() - 1)))
             self.best[name].copy_(torch.where(mask, value, self.best[name]))
         self.best_auc.copy_(torch.where(better, self._auc, self.best_auc))
@@ -190,7 +215,7 @@ class GradientFit:
         """All that is needed to go on from here with the same numbers."""
         return {
             "epoch": self.epoch,
-            "state": self.stack.state(),
+            "state": self.stack.persistent(),
             "optimiser": self.optimiser.state_dict(),
             "best": self.best,
             "best_auc": self.best_auc,

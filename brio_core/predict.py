@@ -23,6 +23,8 @@ def scan_inputs(series: Series, needs: Sequence[str], path: Path | str) -> dict[
         made["bold"] = padded.float()
     if "frames" in needs:
         made["frames"] = torch.as_tensor(series.frames)
+    if "row" in needs:
+        made["row"] = torch.full((len(series),), -1)
     missing = [need for need in needs if need not in made]
     if missing:
         raise BrioError(

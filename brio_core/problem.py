@@ -84,6 +84,7 @@ class Problem:
             "bold": lambda: self.cohort.padded_bold,
             "frames": lambda: self.cohort.series.frames,
             "covariates": lambda: self.cohort.covariates,
+            "row": lambda: np.arange(len(self.cohort.subjects)),
         }
         return {
             need: torch.as_tensor(arrays[need](), device=self.device) for need in self.method.needs
@@ -116,9 +117,7 @@ class Problem:
 
     @cached_property
     def shared_statistics(self) -> dict[str, Features]:
-        """What a path method finds out about the training scans of every fold in one pass."""
-        if not self.fits_paths:
-            return {}
+        """What the method finds out about the training scans of every fold in one pass."""
         sources = Sources(
             self, [fold.train for fold in self.folds], [fold.block_length for fold in self.folds]
         )
@@ -145,17 +144,34 @@ class Problem:
             label=torch.as_tensor(self.label[fold.train], device=self.device),
             n_sites=len(names),
             n_rois=self.cohort.fc.shape[-1],
+            rois=self.cohort.series.rois,
         )
 
     def module(self, fold: Fold) -> Method:
         """A fresh module of the method with the fold's statistics fitted."""
         view = self.view(fold)
-        module = initialise(
-            lambda: self.method(self.settings, view.n_rois, view.n_sites),
-            derive_seed(*self.words(fold, "initial weights")),
-        ).to(self.device)
-        module.prepare(view)
-        return module
+
+        def build() -> Method:
+            module = self.method(self.settings, view.n_rois, view.n_sites).to(self.device)
+            module.prepare(view)
+            return module
+
+        return initialise(build, derive_seed(*self.words(fold, "initial weights")))
+
+    def restored(self, fold: Fold, state: dict[str, Tensor]) -> Method:
+        """The module of a fold with a stored state, in evaluation mode."""
+        if self.method.needs_population:
+            module = self.module(fold)
+        else:
+            n_rois = self.cohort.fc.shape[-1]
+            module = self.method(self.settings, n_rois, self.n_sites(fold)).to(self.device)
+        module.load_state_dict(state)
+        return module.eval()
+
+    def stack_key(self, fold: Fold) -> tuple[int, int]:
+        """Folds with equal keys have equal shapes and can train together."""
+        frames = self.cohort.series.frames[fold.train]
+        return self.n_sites(fold), self.method.scan_length(self.settings, frames)
 
     def n_sites(self, fold: Fold) -> int:
         """Number of training sites of a fold."""

@@ -47,6 +47,11 @@ class Models:
 
     def module(self, fold: int) -> Method:
         """The trained module of one fold, in evaluation mode."""
+        if self.method.needs_population:
+            raise BrioError(
+                f"{self.method.name} answers by asking its training subjects, which a model file "
+                "does not hold; put the new scans into the cohort instead"
+            )
         module = self.method(self.settings, self.n_rois, self.n_sites[fold])
         module.load_state_dict(self.states[fold])
         return module.eval()
@@ -160,12 +165,9 @@ def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, np.ndarray]:
     """Logits of the validation and test subjects of a fold by its selected checkpoint."""
-    module = problem.method(
-        problem.settings, problem.cohort.fc.shape[-1], problem.n_sites(fold)
-    ).to(problem.device)
-    module.load_state_dict(result.state)
+    module = problem.restored(fold, result.state)
     return {
-        split: predict_rows(module.eval(), problem.inputs, getattr(fold, split))
+        split: predict_rows(module, problem.inputs, getattr(fold, split))
         for split in ("validation", "test")
     }
 

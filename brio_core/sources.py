@@ -79,7 +79,7 @@ class Sources:
     """What :meth:`GradientMethod.before_step` may use: training subjects of the stacked folds.
 
     ``rows``, ``site`` and ``label`` are (F, W); a fold with fewer subjects is padded with site -1.
-    :meth:`PathMethod.share` gets one without features and replays.
+    :meth:`Method.share` gets one without features and replays.
     """
 
     def __init__(

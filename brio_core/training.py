@@ -120,11 +120,10 @@ def _fit_path(problem: Problem, fold: Fold, checkpoints: Checkpoints) -> FoldRes
 
 
 def _groups(problem: Problem, group_size: int | None) -> Iterator[list[Fold]]:
-    # Only folds with equally many training sites have equal shapes.
-    by_sites: dict[int, list[Fold]] = {}
+    by_shape: dict[tuple[int, int], list[Fold]] = {}
     for fold in problem.folds:
-        by_sites.setdefault(problem.n_sites(fold), []).append(fold)
-    for folds in by_sites.values():
+        by_shape.setdefault(problem.stack_key(fold), []).append(fold)
+    for folds in by_shape.values():
         size = group_size or len(folds)
         for start in range(0, len(folds), size):
             yield folds[start : start + size]

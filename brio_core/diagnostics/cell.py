@@ -50,7 +50,7 @@ def diagnose_cell(
     )
     records = []
     for index, fold in enumerate(folds):
-        module = models.module(index).to(device)
+        module = problem.restored(fold, models.states[index])
         site = torch.as_tensor(np.unique(cohort.site[fold.train], return_inverse=True)[1])
         label = torch.as_tensor(problem.label[fold.train])
         discrepancy = site_discrepancy(_represent(module, problem, fold), site, label, epsilon)

@@ -8,8 +8,10 @@ fold, and randomness from ``batch.key`` only (:mod:`brio_core.randomness`).
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args, get_origin
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import grad_and_value
 from torch.nn import functional
 
 from brio_core.cohort import TrainView
@@ -17,7 +19,7 @@ from brio_core.errors import BrioError
 
 if TYPE_CHECKING:
     from brio_core.folds import FoldStack
-    from brio_core.sources import Sources
+    from brio_core.sources import FeatureStore, Sources
 
 Features = dict[str, Tensor]
 
@@ -70,8 +72,10 @@ class GradientSettings(Settings):
 
     ``sampler`` is ``shuffled`` (``batch_size`` subjects) or ``balanced`` (``subjects_per_cell``
     subjects of every training site and class). ``patience`` 0 never stops early. Checkpoints
-    before ``first_epoch`` (counted from 1) are not eligible. ``precision`` is that of float32
-    matrix products on a GPU: ``tf32`` or ``float32``.
+    before ``first_epoch`` (counted from 1) are not eligible. ``optimiser`` is ``adamw`` or
+    ``adam`` (weight decay as part of the gradient). ``schedule`` is ``constant``, or ``cosine``:
+    from ``learning_rate`` in the first step to ``final_learning_rate`` after the last one.
+    ``precision`` is that of float32 matrix products on a GPU: ``tf32`` or ``float32``.
     """
 
     samplers: ClassVar[tuple[str, ...]] = ("shuffled", "balanced")
@@ -84,10 +88,15 @@ class GradientSettings(Settings):
     subjects_per_cell: int
     learning_rate: float
     weight_decay: float
+    optimiser: str
+    schedule: str
+    final_learning_rate: float
     precision: str
 
     def __post_init__(self) -> None:
         check_choice("sampler", self.sampler, self.samplers)
+        check_choice("optimiser", self.optimiser, ("adamw", "adam"))
+        check_choice("schedule", self.schedule, ("constant", "cosine"))
         check_choice("precision", self.precision, ("tf32", "float32"))
         if not 1 <= self.first_epoch <= self.epochs:
             raise BrioError(
@@ -118,14 +127,19 @@ def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
 class Method(nn.Module):
     """A method for one fold.
 
-    ``needs`` names what the features are made of (``fc``, ``bold``, ``frames``, ``covariates``);
+    ``needs`` names what the features are made of: ``fc``, ``bold`` (zero beyond ``frames``),
+    ``frames``, ``covariates`` (age, sex, mean framewise displacement; unknown is NaN), ``row``
+    (the place of the subject in its cohort, -1 for a stranger).
     ``features_are_shared`` says that :meth:`features` uses nothing fitted on the fold.
+    ``needs_population`` says that a prediction asks the training subjects: their scans are kept in
+    buffers that are not persistent, and :meth:`prepare` runs again before a stored model is used.
     """
 
     name: ClassVar[str]
     Settings: ClassVar[type[Settings]]
     needs: ClassVar[tuple[str, ...]] = ("fc",)
     features_are_shared: ClassVar[bool] = True
+    needs_population: ClassVar[bool] = False
 
     def __init__(self, settings: Settings, n_rois: int, n_sites: int) -> None:
         super().__init__()
@@ -137,8 +151,42 @@ class Method(nn.Module):
         """Dispatch by name, because ``functional_call`` knows only ``forward``."""
         return getattr(self, verb)(*arguments)
 
+    @classmethod
+    def share(cls, sources: "Sources", settings: Any) -> list[Features]:
+        """What one pass over the training scans finds out for all folds, one mapping per fold.
+
+        :meth:`prepare` gets the mapping of its fold as ``train.shared``.
+        """
+        return [{} for _ in sources.rows]
+
+    @classmethod
+    def scan_length(cls, settings: Any, frames: np.ndarray) -> int:
+        """A length that sizes parameters, from the training scans' lengths; 0 if there is none.
+
+        Only folds with the same length are stacked.
+        """
+        return 0
+
     def prepare(self, train: TrainView) -> None:
-        """Fit fold statistics and keep them as buffers; sees training subjects only."""
+        """Fit fold statistics and keep them as buffers; sees training subjects only.
+
+        Parameters whose shape depends on the fold are made here too, under the fold's seed.
+        """
+
+    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
+        """Load a state; tensors whose size :meth:`prepare` decides take it from the state."""
+        present = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        for name, value in state_dict.items():
+            if name in present and present[name].shape != value.shape:
+                path, _, leaf = name.rpartition(".")
+                resized = present[name].new_empty(value.shape)
+                is_parameter = isinstance(present[name], nn.Parameter)
+                setattr(
+                    self.get_submodule(path),
+                    leaf,
+                    nn.Parameter(resized) if is_parameter else resized,
+                )
+        return super().load_state_dict(state_dict, *arguments, **options)
 
     def features(self, inputs: Features) -> Features:
         """What is computed once per subject: a function of inputs and fold statistics only."""
@@ -181,6 +229,21 @@ class GradientMethod(Method):
     ) -> None:
         """Called for all folds before each step (from 0), e.g. to refresh cached numbers."""
 
+    @classmethod
+    def before_selection(cls, stack: "FoldStack", features: "FeatureStore", rows: Tensor) -> None:
+        """Called for all folds before validation; ``rows`` (F, W) are the training subjects.
+
+        A fold with fewer subjects than others is padded with row -1.
+        """
+
+    @classmethod
+    def gradient(cls, loss: Any, learnt: dict[str, Tensor], buffers: Any, batch: Batch) -> Any:
+        """The gradient of one fold by ``loss(learnt, buffers, batch)``, and (loss, logs).
+
+        Override it for a step that is not the plain gradient of the loss.
+        """
+        return grad_and_value(loss, has_aux=True)(learnt, buffers, batch)
+
 
 class PathMethod(Method):
     """A method that is fitted exactly, once per point of a path of penalties.
@@ -192,14 +255,6 @@ class PathMethod(Method):
     """
 
     representation_is_shared: ClassVar[bool] = True
-
-    @classmethod
-    def share(cls, sources: "Sources", settings: Any) -> list[Features]:
-        """What one pass over the training scans finds out for all folds, one mapping per fold.
-
-        :meth:`prepare` gets the mapping of its fold as ``train.shared``.
-        """
-        return [{} for _ in sources.rows]
 
     @property
     def path_length(self) -> int:

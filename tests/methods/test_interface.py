@@ -9,7 +9,7 @@ import torch
 import yaml
 from synthetic import make_cohort, make_problem, settings_of
 
-from brio_core.cohort import TrainView
+from brio_core.cohort import Rois, TrainView
 from brio_core.gradient import GradientFit
 from brio_core.methods import registry
 from brio_core.methods.base import Batch, GradientMethod, PathMethod
@@ -61,11 +61,7 @@ class TestMethod:
     def test_evaluation_is_deterministic_and_independent_of_the_batch(self, name, tmp_path):
         problem, _ = make_problem(name)
         result, fold = fit(problem, tmp_path)[0], problem.folds[0]
-        module = problem.method(
-            problem.settings, problem.cohort.fc.shape[-1], problem.n_sites(fold)
-        )
-        module.load_state_dict(result.state)
-        module.eval()
+        module = problem.restored(fold, result.state)
         with torch.no_grad():
             together = module.logits(module.features(problem.inputs))
             again = module.logits(module.features(problem.inputs))
@@ -87,7 +83,7 @@ class TestMethod:
         models = read_models(tmp_path / "models.pt")
         assert models.names == tuple(fold.name for fold in problem.folds)
         for index, (fold, result) in enumerate(zip(problem.folds, results)):
-            module = models.module(index)
+            module = problem.restored(fold, models.states[index])
             chosen = {key: value[fold.test] for key, value in problem.inputs.items()}
             with torch.no_grad():
                 logits = module.logits(module.features(chosen)).numpy()
@@ -113,11 +109,15 @@ class TestMethod:
             "bold": torch.randn(len(site), 60, n_rois, generator=generator),
             "frames": torch.full((len(site),), 60),
             "covariates": torch.randn(len(site), 3, generator=generator),
+            "row": torch.arange(len(site)),
         }
         method = registry.find(name)
         inputs = {need: inputs[need] for need in method.needs}
         module = method(settings_of(name), n_rois, n_sites)
-        module.prepare(TrainView(site=site, label=label, n_sites=n_sites, n_rois=n_rois, **inputs))
+        rois = Rois.named(f"roi{index}" for index in range(n_rois))
+        module.prepare(
+            TrainView(site=site, label=label, n_sites=n_sites, n_rois=n_rois, rois=rois, **inputs)
+        )
         if isinstance(module, PathMethod):
             module.fit(0)
         assert torch.isfinite(module.eval().logits(module.features(inputs))).all()
