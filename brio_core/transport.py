@@ -149,9 +149,7 @@ def sinkhorn_divergence(x: Tensor, y: Tensor, epsilon: float, iterations: int = 
     (...)
         Differentiable in both; the potentials are held (envelope theorem).
     """
-    # Distances do not change under a common shift, and rounding is least around the centre.
-    centre = (x.mean(-2, keepdim=True) + y.mean(-2, keepdim=True)).detach() / 2
-    return _Divergence.apply(x - centre, y - centre, epsilon, iterations)[0]
+    return _Divergence.apply(x, y, epsilon, iterations)[0]
 
 
 class _Divergence(torch.autograd.Function):
@@ -161,31 +159,59 @@ class _Divergence(torch.autograd.Function):
 
     @staticmethod
     def forward(x, y, epsilon, iterations):
-        costs = squared_distances(x, y), squared_distances(x, x), squared_distances(y, y)
-        cross = solve(costs[0], epsilon, iterations)
-        of_x = solve(costs[1], epsilon, iterations, symmetric=True)
-        of_y = solve(costs[2], epsilon, iterations, symmetric=True)
-        solved = cross, of_x, of_y
-        values = [
-            part.entropy + (part.plan * cost).sum((-2, -1)) for part, cost in zip(solved, costs)
-        ]
-        # Eq. app_sinkhorn_representation_gradients; a self-plan is symmetric up to rounding.
-        from_x = _pull(cross.plan, x, y) - _pull((of_x.plan + of_x.plan.mT) / 2, x, x)
-        from_y = _pull(cross.plan.mT, y, x) - _pull((of_y.plan + of_y.plan.mT) / 2, y, y)
-        return values[0] - (values[1] + values[2]) / 2, from_x, from_y
+        points = torch.cat([x, y], -2)
+        # Distances do not change under a common shift, and rounding is least around the centre.
+        points = points - points.mean(-2, keepdim=True)
+        cost = squared_distances(points, points)
+        value, plans = solve_divergence(cost, x.shape[-2], epsilon, iterations)
+        # Eq. app_sinkhorn_representation_gradients: 2 sum_h plan_ih (z_i - z_h).
+        slope = (plans.sum(-1, keepdim=True) * points - plans @ points) * 2
+        return value, slope
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*output[1:])
-        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(output[1])
+        ctx.mark_non_differentiable(output[1])
+        ctx.count = inputs[0].shape[-2]
 
     @staticmethod
-    def backward(ctx, grad, *_):
-        from_x, from_y = ctx.saved_tensors
-        grad = grad[..., None, None]
-        return grad * from_x, grad * from_y, None, None
+    def backward(ctx, grad, _):
+        slope = grad[..., None, None] * ctx.saved_tensors[0]
+        return slope[..., : ctx.count, :], slope[..., ctx.count :, :], None, None
 
 
-def _pull(plan: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """2 sum_h plan_ih (x_i - y_h)."""
-    return 2 * (plan.sum(-1, keepdim=True) * x - plan @ y)
+def solve_divergence(
+    cost: Tensor, count: int, epsilon: float, iterations: int
+) -> tuple[Tensor, Tensor]:
+    """Divergence (...) of the first ``count`` of n + m points from the others, and its plans.
+
+    ``cost`` (..., n + m, n + m) holds all distances. The plans stand where their costs do, those
+    of a measure with itself with a minus: so they are the slope of the value as a function of the
+    cost, entry by entry, but for the factor 1/2 of the self terms.
+    """
+    solver = solve_divergence_plain
+    if kernels.usable(cost):
+        from brio_core.kernels import sinkhorn as fused
+
+        if max(count, cost.shape[-1] - count) <= fused.LARGEST_SIDE:
+            solver = fused.solve_divergence
+    terms, plans = solver(cost, count, epsilon, iterations)
+    return terms[..., 0] - (terms[..., 1] + terms[..., 2]) / 2, plans
+
+
+def solve_divergence_plain(
+    cost: Tensor, count: int, epsilon: float, iterations: int
+) -> tuple[Tensor, Tensor]:
+    """The three transport values (..., 3) and the plans, in torch operations."""
+    blocks = cost[..., :count, count:], cost[..., :count, :count], cost[..., count:, count:]
+    cross, of_x, of_y = (
+        solve_plain(block, epsilon, iterations, symmetric)
+        for block, symmetric in zip(blocks, (False, True, True))
+    )
+    values = [
+        part.entropy + (part.plan * block).sum((-2, -1))
+        for part, block in zip((cross, of_x, of_y), blocks)
+    ]
+    above = torch.cat([-of_x.plan, cross.plan], -1)
+    below = torch.cat([cross.plan.mT, -of_y.plan], -1)
+    return torch.stack(values, -1), torch.cat([above, below], -2)

@@ -40,3 +40,27 @@ def _(cost: Tensor, epsilon: float, iterations: int, symmetric: bool):
 def _(info, in_dims, cost: Tensor, epsilon: float, iterations: int, symmetric: bool):
     # Leading dimensions are a batch already, so a mapped one is simply one more of them.
     return solve(cost.movedim(in_dims[0], 0), epsilon, iterations, symmetric), (0, 0, 0, 0)
+
+
+@torch.library.custom_op("brio::sinkhorn_divergence", mutates_args=())
+def solve_divergence(
+    cost: Tensor, count: int, epsilon: float, iterations: int
+) -> tuple[Tensor, Tensor]:
+    """Values and plans of :func:`brio_core.transport.solve_divergence_plain`, in one kernel."""
+    if cost.is_cuda:
+        from brio_core.kernels.sinkhorn_triton import launch_divergence
+
+        return launch_divergence(cost.contiguous(), count, epsilon, iterations)
+    from brio_core.transport import solve_divergence_plain
+
+    return solve_divergence_plain(cost, count, epsilon, iterations)
+
+
+@solve_divergence.register_fake
+def _(cost: Tensor, count: int, epsilon: float, iterations: int):
+    return cost.new_empty((*cost.shape[:-2], 3)), cost.new_empty(cost.shape)
+
+
+@solve_divergence.register_vmap
+def _(info, in_dims, cost: Tensor, count: int, epsilon: float, iterations: int):
+    return solve_divergence(cost.movedim(in_dims[0], 0), count, epsilon, iterations), (0, 0)

@@ -15,6 +15,7 @@ from brio_core.transport import (
     sinkhorn_divergence,
     sinkhorn_potentials,
     solve,
+    solve_divergence_plain,
     solve_plain,
     squared_distances,
     transport_cost,
@@ -209,6 +210,29 @@ def test_fused_kernel_equals_plain_torch(n, m, symmetric):
         torch.testing.assert_close(a.cpu().double(), b, atol=2e-6, rtol=1e-5)
     again = fused.solve(cost.cuda(), 0.1, 50, symmetric)
     assert all(torch.equal(a, b) for a, b in zip(result, again, strict=True))
+
+
+@pytest.mark.parametrize("in_dim", [0, 1])
+def test_fused_divergence_maps_and_passes_its_checks(in_dim):
+    z = torch.randn(5, 3, 10, 4, generator=torch.Generator().manual_seed(0))
+    cost = squared_distances(z, z)
+    expected = solve_divergence_plain(cost, 4, 0.1, 20)
+    mapped = vmap(lambda c: fused.solve_divergence(c, 4, 0.1, 20), in_dim, in_dim)(cost)
+    for a, b in zip(mapped, expected, strict=True):
+        torch.testing.assert_close(a, b)
+    torch.library.opcheck(fused.solve_divergence, (cost, 4, 0.1, 20))
+
+
+@pytest.mark.gpu
+@needs_cuda
+@pytest.mark.parametrize("n, m", [(4, 4), (1, 1), (3, 7), (16, 16), (33, 20), (64, 64), (64, 5)])
+def test_fused_divergence_equals_plain_torch(n, m):
+    z = torch.randn(3, 91, n + m, 6, generator=torch.Generator().manual_seed(0)) / 3
+    cost = squared_distances(z, z)
+    expected = solve_divergence_plain(cost.double(), n, 0.1, 50)
+    result = fused.solve_divergence(cost.cuda(), n, 0.1, 50)
+    for a, b in zip(result, expected, strict=True):
+        torch.testing.assert_close(a.cpu().double(), b, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.gpu

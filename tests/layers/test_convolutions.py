@@ -174,10 +174,12 @@ def test_gat_kernel_equals_its_twin(rois, units, probability):
     above = torch.randn(N_GRAPHS, rois, 3 * units, generator=generator)
     parameters = {k: v.detach() for k, v in stack_module_state(layers)[0].items()}
 
+    skeleton = layers[0].to("meta")
+
     def derivatives(device):
         def loss(parameters, nodes, mask, key):
             arguments = (nodes, mask, None, probability, key, 2)
-            heard = functional_call(layers[0].to("meta"), parameters, arguments)
+            heard = functional_call(skeleton, parameters, arguments)
             return (heard * above.to(device)).sum()
 
         moved = {name: value.to(device) for name, value in parameters.items()}
