@@ -11,7 +11,7 @@ from torch import Tensor
 
 # Numbers in a tile (the units of some edges), programs per graph, and warps per program.
 FORWARD = (4096, 1, 8)
-BACKWARD = (1024, 4, 2)
+BACKWARD = (2048, 2, 1)
 
 
 @triton.jit

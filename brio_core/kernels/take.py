@@ -18,9 +18,12 @@ def _take(source, index, out, width, BLOCK: tl.constexpr):
 
 
 def take(source: Tensor, index: Tensor) -> Tensor:
-    """``source[index]`` for a contiguous float32 source (N, ...) and an index (M,)."""
+    """``source[index]`` for a contiguous source (N, ...) and an index (M,) on the device.
+
+    The source may lie in pinned host memory.
+    """
     width = source[0].numel()
-    out = source.new_empty((len(index), *source.shape[1:]))
+    out = source.new_empty((len(index), *source.shape[1:]), device=index.device)
     block = min(BLOCK, triton.next_power_of_2(width))
     _take[(len(index), triton.cdiv(width, block))](source, index, out, width, BLOCK=block)
     return out

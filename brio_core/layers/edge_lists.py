@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.graphs import neighbours_per_roi
 
 
@@ -59,6 +60,10 @@ class EdgeLists(NamedTuple):
 
     def spread(self, values: Tensor) -> Tensor:
         """Undirected values (..., B, E) as symmetric matrices (..., B, P, P), zero elsewhere."""
+        if kernels.usable(values):
+            from brio_core.kernels.edge_spread import Spread
+
+            return self._square(Spread.apply(values, self.pairs, self.slots))
         return self._square(_Spread.apply(values, self.pairs, self.slots))
 
     def _square(self, flat: Tensor) -> Tensor:

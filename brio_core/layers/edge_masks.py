@@ -41,6 +41,12 @@ def straight_through(soft: Tensor) -> Tensor:
     return hard + (soft - soft.detach())
 
 
+def bernoulli_masks(rate: Tensor, count: int, key: Tensor, stream: int) -> Tensor:
+    """``count`` samples (count, *shape), ones with probability ``rate``, with its gradient."""
+    drawn = uniform(key, (count, *rate.shape), stream) < rate.detach()
+    return drawn.to(rate.dtype) + (rate - rate.detach())
+
+
 def binary_masks(
     scores: Tensor,
     bias: Tensor,

@@ -33,7 +33,7 @@ def _norm_relu(
     return out
 
 
-def remember(norm: nn.Module, mean: Tensor, variance: Tensor, count: int) -> None:
+def remember(norm: nn.Module, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
     """Update running statistics in place, as BatchNorm does."""
     unbiased = variance.detach() * (count / (count - 1))
     for running, value in ((norm.running_mean, mean.detach()), (norm.running_var, unbiased)):
@@ -52,3 +52,44 @@ def centre_relu(hidden: Tensor, heard: Tensor, centre: Tensor, bias: Tensor) -> 
 
         return CentreRelu.apply(hidden, heard, centre, bias)
     return (torch.addcmul(heard, hidden, centre) + bias[:, None, None]).relu()
+
+
+def softmax_dropout(scores: Tensor, rate: float, key: Tensor | None, stream: int) -> Tensor:
+    """Softmax over the last axis, then dropout; no dropout without a key."""
+    if key is not None and rate > 0 and kernels.usable(scores):
+        from brio_core.kernels.softmax_dropout import SoftmaxDropout
+
+        return SoftmaxDropout.apply(scores, fold_in(key, stream + 1), rate)
+    attention = scores.softmax(-1)
+    return attention if key is None else dropout(attention, rate, key, stream)
+
+
+def relu_dropout(
+    values: Tensor, bias: Tensor, rate: float, key: Tensor | None, stream: int
+) -> Tensor:
+    """``dropout(relu(values + bias))``; no dropout without a key."""
+    if key is not None and rate > 0 and kernels.usable(values):
+        from brio_core.kernels.relu_dropout import ReluDropout
+
+        return ReluDropout.apply(values, bias, fold_in(key, stream + 1), rate)
+    activated = (values + bias).relu()
+    return activated if key is None else dropout(activated, rate, key, stream)
+
+
+def dropout_norm(
+    hidden: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    norm: nn.LayerNorm,
+    rate: float,
+    key: Tensor | None,
+    stream: int,
+) -> Tensor:
+    """``norm(hidden + dropout(values + bias))``; no dropout without a key."""
+    if key is not None and rate > 0 and kernels.usable(values):
+        from brio_core.kernels.dropout_norm import DropoutNorm
+
+        seed = fold_in(key, stream + 1)
+        return DropoutNorm.apply(hidden, values, bias, norm.weight, norm.bias, seed, rate, norm.eps)
+    values = values + bias
+    return norm(hidden + (values if key is None else dropout(values, rate, key, stream)))

@@ -1,6 +1,9 @@
 """Normalisation of node features."""
 
+import torch
 from torch import Tensor, nn
+
+from brio_core.layers.fused import remember
 
 
 class NodeNorm(nn.BatchNorm1d):
@@ -8,3 +11,47 @@ class NodeNorm(nn.BatchNorm1d):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return super().forward(hidden.flatten(0, -2)).view_as(hidden)
+
+
+class MaskedNorm(nn.BatchNorm1d):
+    """BatchNorm of rows (B, d) whose statistics count only those that are ``present`` (B,)."""
+
+    def forward(self, hidden: Tensor, present: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(hidden)
+        weight = present.to(self.weight.dtype)[:, None]
+        count = weight.sum()
+        mean = (weight * hidden).sum(0) / count
+        centred = hidden - mean
+        variance = (weight * centred.square()).sum(0) / count
+        remember(self, mean, variance, count)
+        return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+class SiteNorm(nn.BatchNorm1d):
+    """BatchNorm of (S, ..., d) that takes every site for a batch of its own.
+
+    Running statistics are those that the sites would leave if they came one after another.
+    """
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(values.flatten(0, -2)).view_as(values)
+        axes = tuple(range(1, values.ndim - 1))
+        mean = values.mean(axes, keepdim=True)
+        centred = values - mean
+        variance = centred.square().mean(axes, keepdim=True)
+        count = values[0].numel() // values.shape[-1]
+        remember_in_turn(self.running_mean, mean.flatten(0, -2), self.momentum)
+        unbiased = variance.flatten(0, -2) * (count / (count - 1))
+        remember_in_turn(self.running_var, unbiased, self.momentum)
+        self.num_batches_tracked.add_(len(values))
+        return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+def remember_in_turn(running: Tensor, statistics: Tensor, momentum: float) -> None:
+    """Update a running statistic (d,) in place with those of sites (S, d), the last one last."""
+    turns = torch.arange(len(statistics) - 1, -1, -1, device=running.device)
+    weights = momentum * (1 - momentum) ** turns
+    latest = (weights[:, None] * statistics.detach()).sum(0)
+    running.mul_((1 - momentum) ** len(statistics)).add_(latest)

@@ -11,6 +11,7 @@ from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_masks import (
     GUMBEL_MEDIAN,
     bernoulli_divergence,
+    bernoulli_masks,
     binary_masks,
     concrete,
     correlations,
@@ -45,6 +46,16 @@ def test_straight_through_is_hard_with_a_soft_gradient():
     soft = torch.tensor([0.1, 0.6, 0.5])
     assert torch.equal(straight_through(soft), torch.tensor([0.0, 1.0, 0.0]))
     assert torch.equal(grad(lambda x: straight_through(x).sum())(soft), torch.ones(3))
+
+
+def test_bernoulli_masks_keep_at_their_rate_with_its_gradient():
+    rate = torch.tensor([0.0, 0.2, 0.7, 1.0])
+    masks = bernoulli_masks(rate, 20_000, KEY, 0)
+    assert masks.shape == (20_000, 4) and ((masks == 0) | (masks == 1)).all()
+    torch.testing.assert_close(masks.mean(0), rate, atol=0.02, rtol=0)
+    assert torch.equal(masks[:, 3], torch.ones(20_000)) and not masks[:, 0].any()
+    slope = grad(lambda x: bernoulli_masks(x, 5, KEY, 0).sum())(rate)
+    assert torch.equal(slope, torch.full((4,), 5.0))
 
 
 def test_divergence_counts_present_edges_only():
