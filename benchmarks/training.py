@@ -5,6 +5,7 @@ python benchmarks/training.py --device cuda --sweep     # how time and memory gr
 """
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
@@ -46,9 +47,15 @@ from brio_core.splits import make_split  # noqa: E402
 from brio_core.training import Checkpoints, make_deterministic, train  # noqa: E402
 
 
-def run(cohort, label, settings: dict, deterministic: bool = True) -> tuple[float, float, int]:
-    """Seconds for all folds, peak gigabytes, and epochs times folds of one cell."""
+def run(
+    cohort, label, settings: dict, deterministic: bool = True, budget: int | None = None
+) -> tuple[float, float, int]:
+    """Seconds for all folds, peak gigabytes, and epochs times folds of one cell.
+
+    ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
+    """
     device = torch.device(ARGUMENTS.device)
+    gc.collect()
     make_deterministic(device, settings["precision"])
     torch.use_deterministic_algorithms(deterministic)
     people = pd.DataFrame(
@@ -62,7 +69,7 @@ def run(cohort, label, settings: dict, deterministic: bool = True) -> tuple[floa
     folds = read_folds(cohort, split, lengths)[:FOLDS]
     method = registry.find(ARGUMENTS.method)
     known = method.Settings.of(settings, ARGUMENTS.method)
-    problem = Problem(cohort, split, folds, method, known, ARGUMENTS.method, 0, device)
+    problem = Problem(cohort, split, folds, method, known, ARGUMENTS.method, 0, device, budget)
     wait(ARGUMENTS.device)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
@@ -96,6 +103,7 @@ def full_runs() -> None:
             ("shipped defaults (deterministic, TF32)", {}, True),
             ("without deterministic kernels", {}, False),
             ("float32 products instead of TF32", {"precision": "float32"}, True),
+            ("bfloat16 products in training", {"precision": "bfloat16"}, True),
         ):
             seconds, memory, epochs = run(cohort, label, {**settings, **changes}, deterministic)
             per_epoch = 1e3 * seconds / epochs
@@ -112,25 +120,62 @@ def full_runs() -> None:
     print(table(header, rows))
 
 
+def complexity(size: Size, settings: dict) -> float:
+    """The paper's amortised time of a step, App. C, in units of 10^9 operations of one fold."""
+    batch = 2 * (size.sites - 3) * settings["subjects_per_cell"]
+    source = size.subjects * (size.sites - 3) / size.sites
+    factors, layers = settings["factors"], settings["layers"]
+    width = max(settings["hidden"], settings["total_factor_dim"] // factors)
+    support = settings["density"] * size.rois**2
+    encode = layers * (support * width + size.rois * width**2)
+    encode += size.rois * factors * width + factors * width**2
+    step = batch * encode + batch**2 * (factors * width + settings["sinkhorn_iterations"])
+    again = settings["reestimates"] * size.rois**2 * sum(size.frames) / 2
+    refresh = source * (again + (settings["reestimates"] + 1) * encode)
+    refresh += size.sites**2 * factors
+    return (step + refresh / settings["refresh_interval"]) / 1e9
+
+
+def tables(size: Size) -> tuple[int, int]:
+    """Bytes of scans and FC, and of the graphs made of them for all folds."""
+    scans = size.subjects * size.rois * (size.rois + size.frames[1]) * 4
+    return scans, size.sites * size.subjects * (2 * size.rois + 3) * size.rois * 4
+
+
 def sweep() -> None:
     """Vary one thing at a time around a small centre."""
     centre = Size(subjects=520, sites=10, rois=116)
     base = {"epochs": 60, "warmup_epochs": 10, "first_epoch": 11}
-    cases = [("centre", centre, {})]
-    cases += [(f"{n} subjects", replace(centre, subjects=n), {}) for n in (260, 1040, 2080)]
-    cases += [(f"{n} ROIs", replace(centre, rois=n), {}) for n in (50, 200, 400)]
-    cases += [(f"{n} sites", replace(centre, sites=n), {}) for n in (5, 20)]
-    cases += [(f"K = {n}", centre, {"reestimates": n}) for n in (2, 32)]
-    cases += [(f"M = {n}", centre, {"refresh_interval": n}) for n in (10, 250)]
+    scans, _ = tables(centre)
+    cases = [("centre", centre, {}, None)]
+    cases += [(f"{n} subjects", replace(centre, subjects=n), {}, None) for n in (260, 1040, 2080)]
+    cases += [(f"{n} ROIs", replace(centre, rois=n), {}, None) for n in (50, 200, 400)]
+    cases += [(f"{n} sites", replace(centre, sites=n), {}, None) for n in (5, 20)]
+    cases += [(f"K = {n}", centre, {"reestimates": n}, None) for n in (2, 32)]
+    cases += [(f"M = {n}", centre, {"refresh_interval": n}, None) for n in (10, 250)]
+    cases += [("graphs made anew in every step", centre, {}, scans)]
+    cases += [("scans and FC streamed from the host too", centre, {}, 0)]
     rows = []
-    for name, size, changes in cases:
+    for name, size, changes, budget in cases:
         cohort, label = make_cohort(size)
         settings = common_settings(ARGUMENTS.method, **{**base, **changes})
-        run(cohort, label, {**settings, "epochs": 12})
-        seconds, memory, epochs = run(cohort, label, settings)
-        rows.append((name, f"{seconds:.2f}", f"{1e3 * seconds / epochs:.2f}", f"{memory:.2f}"))
+        run(cohort, label, {**settings, "epochs": 12}, budget=budget)
+        seconds, memory, epochs = run(cohort, label, settings, budget=budget)
+        kept = sum(part for part in tables(size) if budget is None or part <= budget) / 1e9
+        numbers = (seconds, 1e3 * seconds / epochs, memory, kept, memory - kept)
+        expected = f"{complexity(size, settings):.2f}"
+        rows.append((name, *(f"{number:.2f}" for number in numbers), expected))
         print(name, file=sys.stderr, flush=True)
-    print(table(("varied", "seconds", "ms per epoch and fold", "peak GB"), rows))
+    header = (
+        "varied",
+        "seconds",
+        "ms per epoch and fold",
+        "peak GB",
+        "of it tables of all subjects",
+        "the rest",
+        "paper's expression, 10^9 per step and fold",
+    )
+    print(table(header, rows))
 
 
 def main() -> None:

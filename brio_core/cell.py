@@ -2,6 +2,7 @@
 
 import platform
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from brio_core import __version__
 from brio_core.cohort import Cohort
 from brio_core.files import read_json, write_json
 from brio_core.methods import registry
+from brio_core.methods.base import Method
 from brio_core.problem import Problem, read_folds
 from brio_core.results import (
     FoldResult,
@@ -21,7 +23,8 @@ from brio_core.results import (
     write_models,
     write_predictions,
 )
-from brio_core.training import Checkpoints, choose_device, fingerprint, make_deterministic, train
+from brio_core.splits import read_split
+from brio_core.training import Checkpoints, choose_device, fingerprint, make_deterministic, search
 
 
 def run_cell(
@@ -45,15 +48,18 @@ def run_cell(
     chosen = choose_device(device, allow_cpu)
     make_deterministic(chosen, params["settings"].get("precision", "float32"))
     cohort = Cohort.load(cohort_dir)
-    split = read_json(split_path)
-    folds = read_folds(cohort, split, read_json(block_length_path))
+    split = read_split(split_path)
+    block_length = read_json(block_length_path, "split_checksum", "folds")
+    folds = read_folds(cohort, split, block_length)
     problem = Problem(cohort, split, folds, method, settings, variant, seed, chosen)
 
-    checkpoints = Checkpoints(
-        out_dir / ".unfinished", fingerprint(problem, split, code), checkpoint_seconds
-    )
+    def checkpoints(problem: Problem) -> Checkpoints:
+        mark = fingerprint(problem, split, code)
+        return Checkpoints(out_dir / ".unfinished", mark, checkpoint_seconds)
+
+    values = _values_to_try(method, params)
     training_begun = time.perf_counter()
-    results = train(problem, checkpoints, group_size)
+    results, tries = search(problem, values, checkpoints, group_size)
     if chosen.type == "cuda":
         torch.cuda.synchronize()
     training_seconds = time.perf_counter() - training_begun
@@ -78,7 +84,8 @@ def run_cell(
         "threads": torch.get_num_threads(),
         "group_size": group_size or len(folds),
         "parameters": _count_parameters(problem),
-        "folds": _fold_records(results, training_seconds),
+        "tries": [asdict(one) for one in tries],
+        "folds": _fold_records(results, training_seconds, len(tries)),
         "seconds": round(time.perf_counter() - begun, 3),
         "training_seconds": round(training_seconds, 3),
         "peak_memory_bytes": _peak_memory(chosen),
@@ -86,12 +93,28 @@ def run_cell(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_json(out_dir / "meta.json", meta)
-    checkpoints.remove()
+    checkpoints(problem).remove()
 
 
-def _fold_records(results: list[FoldResult], training_seconds: float) -> list[dict[str, Any]]:
-    # Folds train together, so a fold's share of the time is the time per epoch and fold.
-    epochs = sum(result.epochs for result in results)
+def _values_to_try(method: type[Method], params: dict[str, Any]) -> dict[str, list]:
+    """The values of settings that every fold's validation subjects choose from, type-checked."""
+    where = f"method {params['method']!r}, search"
+
+    def typed(key: str, value: Any) -> Any:
+        return getattr(method.Settings.of({**params["settings"], key: value}, where), key)
+
+    return {
+        key: [typed(key, value) for value in values]
+        for key, values in params.get("search", {}).items()
+    }
+
+
+def _fold_records(
+    results: list[FoldResult], training_seconds: float, tries: int
+) -> list[dict[str, Any]]:
+    # Folds train together, so a fold's share of the time is the time per epoch and fold. The
+    # lengths of tries that were not kept are not known; they count like those that were.
+    epochs = tries * sum(result.epochs for result in results)
     return [
         {
             "name": result.name,
@@ -99,6 +122,7 @@ def _fold_records(results: list[FoldResult], training_seconds: float) -> list[di
             "validation_auc": result.validation_auc,
             "epochs": result.epochs,
             "seconds_per_epoch": round(training_seconds / epochs, 6),
+            "chosen": result.chosen,
         }
         for result in results
     ]

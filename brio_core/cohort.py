@@ -5,7 +5,8 @@ training rows of one fold: there is no way from it to another subject's scan or 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,8 @@ from brio_core.files import atomic
 from brio_core.threads import one_thread
 
 FORMAT_VERSION = 1
+# Every chunk carries a checksum that is verified whenever it is read.
+_STORED = {"compression": "gzip", "compression_opts": 1, "shuffle": True, "fletcher32": True}
 PARTICIPANT_COLUMNS = (
     "subject", "site", "label", "age", "sex", "mean_fd", "tr", "group", "source",
 )  # fmt: skip
@@ -67,6 +70,15 @@ class Series:
         """Frames per subject."""
         return np.diff(self.offsets)
 
+    def require_frames(self, least: int, method: str) -> None:
+        """Raise if a scan is shorter than a method can read."""
+        short = np.flatnonzero(self.frames < least)
+        if len(short):
+            raise BrioError(
+                f"subject {self.subjects[short[0]]} has {self.frames[short[0]]} frames, but "
+                f"{method} needs {least}; leave such scans out with 'min_frames' of the dataset"
+            )
+
 
 def write_series(
     path: str | Path,
@@ -75,14 +87,22 @@ def write_series(
     rois: Rois,
     provenance: dict,
 ) -> None:
-    """Write series.h5; ``scans`` are (frames, ROIs) arrays in the order of ``subjects``."""
+    """Write series.h5; ``scans`` are (frames, ROIs) arrays in the order of ``subjects``.
+
+    ``provenance`` may state the ``units`` of the series.
+    """
     subjects = list(subjects)
     strings = h5py.string_dtype()
     with atomic(path) as temporary, h5py.File(temporary, "w") as store:
         store.attrs.update(format="brio-series", version=FORMAT_VERSION)
         store.attrs["provenance"] = json.dumps(provenance, sort_keys=True)
+        # A scan of usual length lies in one or two chunks: reading a subject reads little more.
         bold = store.create_dataset(
-            "bold", (0, len(rois)), "f4", maxshape=(None, len(rois)), chunks=(256, len(rois))
+            "bold", (0, len(rois)), "f4", maxshape=(None, len(rois)), chunks=(256, len(rois)),
+            **_STORED,
+        )  # fmt: skip
+        bold.attrs.update(
+            axes="frames by ROIs", dtype="float32", units=provenance.get("units", "arbitrary")
         )
         offsets = [0]
         for scan in scans:
@@ -95,25 +115,32 @@ def write_series(
         store.create_dataset("subject", data=subjects, dtype=strings)
         store.create_dataset("roi_name", data=list(rois.names), dtype=strings)
         store["roi_centroid"] = rois.centroids.astype(np.float32)
+        store["roi_centroid"].attrs["units"] = "mm"
         store.create_dataset("roi_hemisphere", data=list(rois.hemispheres), dtype=strings)
 
 
-def _open(path: str | Path, kind: str) -> h5py.File:
+@contextmanager
+def _open(path: str | Path, kind: str) -> Iterator[h5py.File]:
+    """A file of ours for reading, by as many processes as like; what is wrong with it is named."""
     try:
-        store = h5py.File(path, "r")
+        store = h5py.File(path, "r", locking="best-effort")
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
-    except OSError:
-        raise BrioError(
-            f"{path} is not a readable HDF5 file; delete it and run the workflow again"
-        ) from None
-    if (store.attrs.get("format"), store.attrs.get("version")) != (kind, FORMAT_VERSION):
-        store.close()
-        raise BrioError(
-            f"{path} was not written as {kind} version {FORMAT_VERSION}; "
-            "delete it and run the workflow again"
-        )
-    return store
+    except OSError as error:
+        what = "is cut off" if "truncated" in str(error) else "is not a readable HDF5 file"
+        raise BrioError(f"{path} {what}; delete it and run the workflow again") from None
+    with store:
+        if (store.attrs.get("format"), store.attrs.get("version")) != (kind, FORMAT_VERSION):
+            raise BrioError(
+                f"{path} was not written as {kind} version {FORMAT_VERSION}; "
+                "delete it and run the workflow again"
+            )
+        try:
+            yield store
+        except (OSError, KeyError, RuntimeError, ValueError) as error:
+            raise BrioError(
+                f"{path} is damaged ({error}); delete it and run the workflow again"
+            ) from None
 
 
 def _strings(store: h5py.File, name: str) -> tuple[str, ...]:
@@ -126,32 +153,51 @@ def read_series(path: str | Path) -> Series:
         rois = Rois(
             _strings(store, "roi_name"), store["roi_centroid"][:], _strings(store, "roi_hemisphere")
         )
-        return Series(
+        series = Series(
             _strings(store, "subject"),
             store["bold"][:],
             store["offsets"][:],
             rois,
             json.loads(store.attrs["provenance"]),
         )
+        if series.bold.shape != (series.offsets[-1], len(rois)) or len(series.frames) != len(
+            series
+        ):
+            raise ValueError("its parts do not fit together")
+        return series
 
 
-def write_fc(path: str | Path, subjects: Iterable[str], matrices: Iterable[np.ndarray]) -> None:
+def write_fc(
+    path: str | Path,
+    subjects: Iterable[str],
+    matrices: Iterable[np.ndarray],
+    provenance: dict | None = None,
+) -> None:
     """Write fc.h5: one Fisher-z matrix per subject, chunked by subject."""
     subjects = list(subjects)
     with atomic(path) as temporary, h5py.File(temporary, "w") as store:
         store.attrs.update(format="brio-fc", version=FORMAT_VERSION)
+        store.attrs["provenance"] = json.dumps(provenance or {}, sort_keys=True)
         store.create_dataset("subject", data=subjects, dtype=h5py.string_dtype())
         for index, matrix in enumerate(matrices):
             if index == 0:
                 shape = (len(subjects), *matrix.shape)
-                fc = store.create_dataset("fc", shape, "f4", chunks=(1, *matrix.shape))
+                fc = store.create_dataset("fc", shape, "f4", chunks=(1, *shape[1:]), **_STORED)
+                fc.attrs.update(
+                    axes="subjects by ROIs by ROIs",
+                    dtype="float32",
+                    units="Fisher z of Pearson's r",
+                )
             fc[index] = matrix
 
 
 def read_fc(path: str | Path) -> tuple[tuple[str, ...], np.ndarray]:
     """Subjects and FC matrices (N, P, P) of fc.h5."""
     with _open(path, "brio-fc") as store:
-        return _strings(store, "subject"), store["fc"][:]
+        subjects, fc = _strings(store, "subject"), store["fc"][:]
+        if len(fc) != len(subjects):
+            raise ValueError("its parts do not fit together")
+        return subjects, fc
 
 
 def read_table(path: str | Path):
@@ -172,6 +218,12 @@ def read_participants(path: str | Path):
     missing = [column for column in PARTICIPANT_COLUMNS if column not in table.columns]
     if missing:
         raise BrioError(f"{path} has no column {missing[0]!r}; make it again with the cohort rule")
+    cut_off = ~table["label"].isin(["0", "1"]) | (table["source"] == "") | table.isna().any(axis=1)
+    if cut_off.any():
+        raise BrioError(
+            f"{path} is damaged at subject {table['subject'][cut_off].iloc[0]}; delete it and run "
+            "the workflow again"
+        )
     table["label"] = table["label"].astype(int)
     return table
 

@@ -1,9 +1,10 @@
 """Files that appear complete or not at all."""
 
+import glob
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from brio_core.errors import BrioError
@@ -13,17 +14,27 @@ from brio_core.errors import BrioError
 def atomic(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside ``path``; rename it on success, remove it on failure."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+        _remove(path.parent.glob(f".{glob.escape(path.name)}.*.partial"))
     except OSError as error:
-        raise BrioError(f"{path} could not be written: {error.strerror or error}") from error
+        # HDF5 wraps the reason in many words of its own.
+        reason = os.strerror(error.errno) if error.errno else error
+        raise BrioError(f"{path} could not be written: {reason}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove([temporary])
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Delete temporary files, also those that killed processes have left."""
+    for path in paths:
+        with suppress(OSError):
+            path.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -37,13 +48,17 @@ def write_json(path: str | Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: str | Path) -> dict:
-    """Read a JSON object; say which file is missing or broken."""
+def read_json(path: str | Path, *keys: str) -> dict:
+    """Read JSON, with ``keys`` an object that has them; say which file is missing or broken."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        missing = [key for key in keys if key not in value]
+        if missing:
+            raise ValueError(f"it has no {missing[0]!r}")
+        return value
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BrioError(
-            f"{path} is not valid JSON ({error}); delete it and run the workflow again"
+            f"{path} is not the JSON it should be ({error}); delete it and run the workflow again"
         ) from None

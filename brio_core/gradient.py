@@ -72,11 +72,17 @@ class GradientFit:
     def _make_schedule(self) -> tuple[Tensor, Tensor]:
         cohort, label = self.problem.cohort, self.problem.label
         steps = self.settings.epochs * self.steps_per_epoch
+        largest = max(len(fold.train) for fold in self.problem.folds)
         rows, present = [], []
         for fold in self.folds:
             generator = numpy_generator(*self.problem.words(fold, "batches"))
             here = schedule(
-                self.settings, cohort.site[fold.train], label[fold.train], steps, generator
+                self.settings,
+                cohort.site[fold.train],
+                label[fold.train],
+                steps,
+                generator,
+                largest,
             )
             present.append(here >= 0)
             rows.append(fold.train[np.where(here < 0, ~here, here)])
@@ -158,23 +164,25 @@ class GradientFit:
         single = self.stack.single("loss", training=True)
 
         def gradient(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
-            def loss(learnt: State, buffers: State, batch: Batch) -> Any:
+            def loss(learnt: State, buffers: State, batch: Batch, phase: str = phase) -> Any:
                 return single({**learnt, **fixed}, buffers, batch, phase)
 
-            return self.method.gradient(loss, learnt, buffers, Batch(*batch))
+            return self.method.gradient(self.settings, loss, learnt, buffers, Batch(*batch))
 
         self._set_rate()
         index = self._schedule.index_select(1, self._counter).squeeze(1)
         present = self._present.index_select(1, self._counter).squeeze(1)
-        gradients, (value, logs) = vmap(gradient)(
-            learnt,
-            fixed,
-            self.stack.buffers,
-            self.features.gather(index),
-            self._label[index],
-            torch.where(present, self._site.gather(1, index), -1),
-            fold_in(self._keys, self._counter),
-        )
+        half = self.settings.precision == "bfloat16"
+        with torch.autocast(self.problem.device.type, torch.bfloat16, enabled=half):
+            gradients, (value, logs) = vmap(gradient)(
+                learnt,
+                fixed,
+                self.stack.buffers,
+                self.features.gather(index),
+                self._label[index],
+                torch.where(present, self._site.gather(1, index), -1),
+                fold_in(self._keys, self._counter),
+            )
         for name, parameter in self.stack.parameters.items():
             # Fused AdamW takes contiguous gradients only.
             gradient = gradients.get(name)

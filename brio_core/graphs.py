@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from brio_core import kernels
+
 
 def true_median(values: Tensor, dim: int) -> Tensor:
     """The median that averages the two middle values (torch.median takes the lower one)."""
@@ -22,15 +24,21 @@ def symmetric_top(strength: Tensor, density: float) -> Tensor:
 
     ``strength`` (..., P, P) is non-negative; of equal entries the lower index wins.
     """
-    n_rois = strength.shape[-1]
-    wanted = neighbours_per_roi(n_rois, density)
-    diagonal = torch.eye(n_rois, dtype=torch.bool, device=strength.device)
+    selected = _strongest(strength, neighbours_per_roi(strength.shape[-1], density))
+    return selected | selected.mT
+
+
+def _strongest(strength: Tensor, wanted: int) -> Tensor:
+    if kernels.usable(strength):
+        from brio_core.kernels.strongest import Strongest
+
+        return Strongest.apply(strength, wanted)
+    diagonal = torch.eye(strength.shape[-1], dtype=torch.bool, device=strength.device)
     strength = strength.masked_fill(diagonal, -1)
     smallest = strength.topk(wanted, dim=-1).values[..., -1:]
     above, level = strength > smallest, strength == smallest
     room = wanted - above.sum(-1, keepdim=True)
-    selected = above | (level & (level.cumsum(-1) <= room))
-    return selected | selected.mT
+    return above | (level & (level.cumsum(-1) <= room))
 
 
 def propagation_support(fc: Tensor, site: Tensor, density: float = 0.20) -> Tensor:
@@ -54,7 +62,8 @@ def propagation_support(fc: Tensor, site: Tensor, density: float = 0.20) -> Tens
     return symmetric_top(median + median.T, density)
 
 
-def _inverse_root(degree: Tensor) -> Tensor:
+def inverse_root(degree: Tensor) -> Tensor:
+    """``degree ** -0.5``, and 0 where the degree is 0."""
     smallest = torch.finfo(degree.dtype).tiny
     return degree.clamp_min(smallest).rsqrt() * (degree > 0)
 
@@ -67,7 +76,7 @@ def signed_graph(fc: Tensor, support: Tensor) -> Tensor:
     """
     graph = fc * support
     channels = torch.stack([graph.clamp_min(0), (-graph).clamp_min(0)], -3)
-    scale = _inverse_root(channels.sum(-1))
+    scale = inverse_root(channels.sum(-1))
     return scale[..., :, None] * channels * scale[..., None, :]
 
 
@@ -93,5 +102,12 @@ def subject_graph(fc: Tensor, density: float = 0.20) -> Tensor:
 def normalised_adjacency(weights: Tensor) -> Tensor:
     """D^-1/2 (A + I) D^-1/2 of non-negative weights (..., P, P)."""
     with_self = weights + torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-    scale = _inverse_root(with_self.sum(-1))
+    scale = inverse_root(with_self.sum(-1))
     return scale[..., :, None] * with_self * scale[..., None, :]
+
+
+def propagate(weights: Tensor, hidden: Tensor) -> Tensor:
+    """``normalised_adjacency(weights) @ hidden`` without that matrix in memory."""
+    scale = (1 + weights.sum(-1, keepdim=True)).rsqrt()
+    scaled = scale * hidden
+    return scale * (weights @ scaled + scaled)

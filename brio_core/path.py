@@ -6,6 +6,7 @@ import torch
 
 from brio_core.methods.base import Features, PathMethod
 from brio_core.problem import Fold, Problem
+from brio_core.residence import rows_of
 from brio_core.results import FoldResult
 from brio_core.selection import ValidationAuc
 from brio_core.threads import one_thread, spread
@@ -42,5 +43,5 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
 def _features(problem: Problem, module: PathMethod, rows: torch.Tensor) -> Features:
     shared = problem.shared_features
     chosen = problem.inputs if shared is None else shared
-    chosen = {name: value[rows] for name, value in chosen.items()}
+    chosen = {name: rows_of(value, rows) for name, value in chosen.items()}
     return module.features(chosen) if shared is None else chosen

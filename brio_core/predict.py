@@ -41,6 +41,7 @@ def predict(models: Models, series: Series, path: Path | str = "the series file"
             f"{path} has {len(series.rois)} ROIs, but the models were trained with "
             f"{models.n_rois}; use the same atlas"
         )
+    series.require_frames(models.method.min_frames, models.method.name)
     inputs = scan_inputs(series, models.method.needs, path)
     rows = np.arange(len(series))
     return np.stack(

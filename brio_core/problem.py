@@ -1,8 +1,10 @@
 """One training cell, ready on the device: cohort, folds, labels and names for randomness."""
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from brio_core.cohort import Cohort, TrainView
 from brio_core.errors import BrioError
 from brio_core.methods.base import Features, Method, PathMethod, Settings, initialise
+from brio_core.residence import half_of_free_memory, reside, rows_of
 from brio_core.seeds import derive_seed
 from brio_core.sources import Scans, Sources
 
@@ -66,7 +69,9 @@ class Problem:
         variant: str,
         seed: int,
         device: torch.device,
+        memory_budget: int | None = None,
     ) -> None:
+        """``memory_budget``: bytes on the device for a table; default half of what is free."""
         self.cohort = cohort
         self.label = np.asarray(split["label"], np.int64)
         self.folds = list(folds)
@@ -75,10 +80,19 @@ class Problem:
         self.variant = variant
         self.seed = seed
         self.device = device
+        self._memory_budget = memory_budget
+
+    @property
+    def memory_budget(self) -> int:
+        """Bytes that scans, or features cached from them, may take on the device."""
+        if self._memory_budget is None:
+            return half_of_free_memory(self.device)
+        return self._memory_budget
 
     @cached_property
     def inputs(self) -> dict[str, Tensor]:
-        """What the method needs of every subject, on the device once per cell."""
+        """What the method needs of every subject, on the device once per cell if it fits."""
+        self.cohort.series.require_frames(self.method.min_frames, self.method.name)
         arrays = {
             "fc": lambda: self.cohort.fc,
             "bold": lambda: self.cohort.padded_bold,
@@ -86,14 +100,14 @@ class Problem:
             "covariates": lambda: self.cohort.covariates,
             "row": lambda: np.arange(len(self.cohort.subjects)),
         }
-        return {
-            need: torch.as_tensor(arrays[need](), device=self.device) for need in self.method.needs
-        }
+        budget = self.memory_budget
+        return {need: reside(arrays[need](), self.device, budget) for need in self.method.needs}
 
     @cached_property
     def scans(self) -> Scans:
         """Series on the device, for methods that re-estimate FC."""
-        return Scans(self.cohort, self.device, 0 if self.fits_paths else self.seed)
+        seed = 0 if self.fits_paths else self.seed
+        return Scans(self.cohort, self.device, seed, self.memory_budget)
 
     @property
     def fits_paths(self) -> bool:
@@ -107,11 +121,11 @@ class Problem:
             return None
         n_rois, n_sites = self.cohort.fc.shape[-1], self.n_sites(self.folds[0])
         module = self.method(self.settings, n_rois, n_sites).to(self.device)
-        inputs = self.inputs
+        everybody = torch.arange(len(self.cohort.subjects), device=self.device)
         with torch.no_grad():
             parts = [
-                module.features({name: value[start : start + 32] for name, value in inputs.items()})
-                for start in range(0, len(self.cohort.subjects), 32)
+                module.features({name: rows_of(value, rows) for name, value in self.inputs.items()})
+                for rows in everybody.split(32)
             ]
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
@@ -131,8 +145,14 @@ class Problem:
     def view(self, fold: Fold) -> TrainView:
         """The training subjects of a fold, copied."""
         names, site = np.unique(self.cohort.site[fold.train], return_inverse=True)
-        rows = torch.as_tensor(fold.train, device=self.device)
-        take = lambda values: {name: value[rows] for name, value in values.items()}  # noqa: E731
+        # Scans that do not fit on the device do not fit there as a view either.
+        resident = all(value.device.type == self.device.type for value in self.inputs.values())
+        home = self.device if resident else torch.device("cpu")
+        rows = torch.as_tensor(fold.train, device=home)
+
+        def take(values: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {name: rows_of(value, rows) for name, value in values.items()}
+
         if self.shared_features is None:
             inputs = take(self.inputs)
         else:
@@ -140,8 +160,8 @@ class Problem:
         return TrainView(
             **inputs,
             shared=self.shared_statistics.get(fold.name, {}),
-            site=torch.as_tensor(site, device=self.device),
-            label=torch.as_tensor(self.label[fold.train], device=self.device),
+            site=torch.as_tensor(site, device=home),
+            label=torch.as_tensor(self.label[fold.train], device=home),
             n_sites=len(names),
             n_rois=self.cohort.fc.shape[-1],
             rois=self.cohort.series.rois,
@@ -158,13 +178,23 @@ class Problem:
 
         return initialise(build, derive_seed(*self.words(fold, "initial weights")))
 
-    def restored(self, fold: Fold, state: dict[str, Tensor]) -> Method:
+    def trying(self, chosen: dict[str, Any]) -> "Problem":
+        """The same problem with other settings; scans on the device are shared."""
+        if not chosen:
+            return self
+        other = copy.copy(self)
+        other.settings = replace(self.settings, **chosen)
+        for made_with_settings in ("shared_features", "shared_statistics"):
+            other.__dict__.pop(made_with_settings, None)
+        return other
+
+    def restored(self, fold: Fold, state: dict[str, Tensor], chosen: dict[str, Any]) -> Method:
         """The module of a fold with a stored state, in evaluation mode."""
         if self.method.needs_population:
-            module = self.module(fold)
+            module = self.trying(chosen).module(fold)
         else:
-            n_rois = self.cohort.fc.shape[-1]
-            module = self.method(self.settings, n_rois, self.n_sites(fold)).to(self.device)
+            settings, n_rois = replace(self.settings, **chosen), self.cohort.fc.shape[-1]
+            module = self.method(settings, n_rois, self.n_sites(fold)).to(self.device)
         module.load_state_dict(state)
         return module.eval()
 

@@ -2,8 +2,9 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from brio_core.folds import FoldStack
 from brio_core.methods import registry
 from brio_core.methods.base import Method, Settings
 from brio_core.problem import Fold, Problem
+from brio_core.residence import rows_of
 
 MODEL_FORMAT = "brio-models"
-MODEL_VERSION = 1
+MODEL_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class FoldResult:
     validation_auc: float
     epochs: int
     history: list[dict[str, float]]
+    chosen: dict[str, Any] = field(default_factory=dict)
+    """Settings that the validation subjects of the fold have chosen, where several were tried."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Models:
     names: tuple[str, ...]
     n_sites: tuple[int, ...]
     states: tuple[dict[str, Tensor], ...]
+    chosen: tuple[dict[str, Any], ...]
 
     def module(self, fold: int) -> Method:
         """The trained module of one fold, in evaluation mode."""
@@ -52,7 +57,8 @@ class Models:
                 f"{self.method.name} answers by asking its training subjects, which a model file "
                 "does not hold; put the new scans into the cohort instead"
             )
-        module = self.method(self.settings, self.n_rois, self.n_sites[fold])
+        settings = replace(self.settings, **self.chosen[fold])
+        module = self.method(settings, self.n_rois, self.n_sites[fold])
         module.load_state_dict(self.states[fold])
         return module.eval()
 
@@ -75,9 +81,21 @@ def write_models(path: Path, problem: Problem, results: Sequence[FoldResult]) ->
             {name: value.cpu().clone() for name, value in result.state.items()}
             for result in results
         ],
+        "chosen": [result.chosen for result in results],
     }
+    write_tensors(path, content)
+
+
+def write_tensors(path: Path, content: dict[str, Any]) -> None:
+    """``torch.save`` by way of memory.
+
+    On a full disk torch itself says nothing of the disk, and it writes the name of the temporary
+    file into what it saves.
+    """
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
     with atomic(path) as temporary:
-        torch.save(content, temporary)
+        temporary.write_bytes(buffer.getbuffer())
 
 
 def read_models(path: str | Path) -> Models:
@@ -102,6 +120,7 @@ def read_models(path: str | Path) -> Models:
         tuple(content["folds"]),
         tuple(content["n_sites"]),
         tuple(content["states"]),
+        tuple(content["chosen"]),
     )
 
 
@@ -147,12 +166,15 @@ def write_history(path: Path, results: Sequence[FoldResult]) -> None:
 
 
 def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Write a CSV file with one row per record; numbers keep nine digits."""
-    rows = [
-        [f"{value:.9g}" if isinstance(value, float) else value for value in record.values()]
-        for record in records
-    ]
+    """Write a CSV file with one row per record; numbers keep nine digits, NaN is left empty."""
+    rows = [[_cell(value) for value in record.values()] for record in records]
     write_text(path, _csv(list(records[0]), rows))
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return "" if np.isnan(value) else f"{value:.9g}"
 
 
 def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -165,7 +187,7 @@ def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, np.ndarray]:
     """Logits of the validation and test subjects of a fold by its selected checkpoint."""
-    module = problem.restored(fold, result.state)
+    module = problem.restored(fold, result.state, result.chosen)
     return {
         split: predict_rows(module, problem.inputs, getattr(fold, split))
         for split in ("validation", "test")
@@ -176,8 +198,8 @@ def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, n
 def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) -> np.ndarray:
     """Logits of some subjects, a bounded number at a time."""
     parts = []
-    for start in range(0, len(rows), 256):
-        index = torch.as_tensor(rows[start : start + 256])
-        chosen = {name: value[index.to(value.device)] for name, value in inputs.items()}
+    device = next(itertools.chain(module.parameters(), module.buffers())).device
+    for index in torch.as_tensor(rows, device=device).split(256):
+        chosen = {name: rows_of(value, index) for name, value in inputs.items()}
         parts.append(module.logits(module.features(chosen)).double().cpu().numpy())
     return np.concatenate(parts) if parts else np.zeros(0)

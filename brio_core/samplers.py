@@ -10,11 +10,15 @@ from brio_core.methods.base import GradientSettings
 
 def steps_per_epoch(settings: GradientSettings, sizes: Sequence[int], n_cells: int) -> int:
     """One number for all folds of a split file: the largest training set is seen about once."""
+    if settings.sampler == "everyone":
+        return 1
     batch = settings.batch_size
     if settings.sampler == "balanced":
         batch = n_cells * settings.subjects_per_cell
     if settings.sampler == "sites":
         batch = min(n_cells, 2 * settings.sites_per_batch) * settings.subjects_per_cell
+    if settings.sampler == "episodes":
+        batch = min(n_cells // 2, settings.sites_per_batch) * settings.subjects_per_site
     return max(1, math.ceil(max(sizes) / batch))
 
 
@@ -24,6 +28,7 @@ def schedule(
     label: np.ndarray,
     n_steps: int,
     generator: np.random.Generator,
+    largest: int = 0,
 ) -> np.ndarray:
     """Positions of training subjects for every step, (n_steps, batch).
 
@@ -32,11 +37,20 @@ def schedule(
     sites repeat sooner, and no subject is ever dropped. ``sites`` draws some sites anew in every
     step, in the same order of rows and nobody twice: where a class has too few subjects, its
     empty places hold ``~position`` of a stand-in, which gives the batch its shape only.
+    ``episodes`` takes some sites in random order, and the next subjects of each in its own turn:
+    a site with too few subjects has them twice.
+    ``everyone`` takes all subjects in their order, and stand-ins up to the size of the ``largest``
+    training set.
     """
     if settings.sampler == "shuffled":
         return _stream(np.arange(len(site)), n_steps, settings.batch_size, generator)
+    if settings.sampler == "everyone":
+        absent = max(0, largest - len(site))
+        return np.tile(np.r_[np.arange(len(site)), np.full(absent, ~0)], (n_steps, 1))
     if settings.sampler == "sites":
         return _sites(settings, site, label, n_steps, generator)
+    if settings.sampler == "episodes":
+        return _episodes(settings, site, n_steps, generator)
     cells = [
         np.flatnonzero((site == here) & (label == side))
         for here in np.unique(site)
@@ -77,6 +91,21 @@ def _sites(
     drawn = generator.permuted(np.tile(np.arange(len(here)), (n_steps, 1)), axis=1)
     drawn = np.sort(drawn[:, : settings.sites_per_batch], axis=1)
     return by_site[drawn, np.arange(n_steps)[:, None]].reshape(n_steps, -1)
+
+
+def _episodes(
+    settings: GradientSettings, site: np.ndarray, n_steps: int, generator: np.random.Generator
+) -> np.ndarray:
+    here = np.unique(site)
+    drawn = generator.permuted(np.tile(np.arange(len(here)), (n_steps, 1)), axis=1)
+    drawn = drawn[:, : settings.sites_per_batch]
+    rows = np.empty((*drawn.shape, settings.subjects_per_site), np.int64)
+    for number, one in enumerate(here):
+        turns = drawn == number
+        members = np.flatnonzero(site == one)
+        # A site goes on where it stopped when it was drawn last.
+        rows[turns] = _stream(members, turns.sum(), settings.subjects_per_site, generator)
+    return rows.reshape(n_steps, -1)
 
 
 def _draws(

@@ -25,6 +25,7 @@ from brio_core.resampling import (
     round_half_up,
     subject_keys,
 )
+from brio_core.residence import half_of_free_memory, reside, rows_of
 
 if TYPE_CHECKING:
     from brio_core.folds import FoldStack
@@ -43,8 +44,12 @@ class Chunk:
 class Scans:
     """Standardised series of a whole cohort on the device, re-estimated on demand."""
 
-    def __init__(self, cohort: Cohort, device: torch.device, seed: int) -> None:
-        self.bold = torch.as_tensor(cohort.padded_bold, device=device)
+    def __init__(
+        self, cohort: Cohort, device: torch.device, seed: int, budget: int | None = None
+    ) -> None:
+        """``budget``: bytes that the series may take on the device; default half of what is free."""
+        budget = half_of_free_memory(device) if budget is None else budget
+        self.bold = reside(cohort.padded_bold, device, budget)
         self.frames = torch.as_tensor(cohort.series.frames, device=device)
         self.keys = subject_keys(cohort.name, list(cohort.subjects), seed).to(device)
 
@@ -54,7 +59,7 @@ class Scans:
         """``n_resamples`` FC re-estimates of every subject in ``rows``, Eq. (fc_reestimation)."""
         draw = self._draw(rows, block_length, refresh, n_resamples)
         weights = block_multiplicities(*draw, self.bold.shape[1])
-        return reestimated_connectivity(self.bold[rows], weights)
+        return reestimated_connectivity(rows_of(self.bold, rows), weights)
 
     def resample(
         self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
@@ -62,7 +67,8 @@ class Scans:
         """The resampled series behind :meth:`reestimate`, (n, K, T_max, P), standardised anew."""
         draw = self._draw(rows, block_length, refresh, n_resamples)
         index = ragged_block_indices(*draw, self.bold.shape[1])
-        series = self.bold[rows[:, None, None], index]
+        here = torch.arange(len(rows), device=rows.device)
+        series = rows_of(self.bold, rows)[here[:, None, None], index]
         inside = torch.arange(self.bold.shape[1], device=rows.device) < draw[0][:, None, None]
         # Non-finite frames are ignored by the standardisation and come back as zeros.
         return standardise(series.where(inside[..., None], torch.nan))
@@ -117,7 +123,7 @@ class Sources:
 
     def inputs(self, rows: Tensor) -> dict[str, Tensor]:
         """What the method needs of the subjects in ``rows``."""
-        return {name: value[rows] for name, value in self._problem.inputs.items()}
+        return {name: rows_of(value, rows) for name, value in self._problem.inputs.items()}
 
     def reestimates(
         self, n_resamples: int, refresh: int | Tensor, scale: float, graphs: int
@@ -176,7 +182,7 @@ class FeatureStore:
             self._cache = self._fill(probe, count)
 
     def _compute(self, index: Tensor) -> dict[str, Tensor]:
-        chosen = {name: value[index] for name, value in self._inputs.items()}
+        chosen = {name: rows_of(value, index) for name, value in self._inputs.items()}
         return self._stack.call("features", chosen)
 
     def _fill(self, probe: dict[str, Tensor], count: int) -> dict[str, Tensor]:
@@ -187,7 +193,7 @@ class FeatureStore:
         step = 32
         for start in range(0, count, step):
             rows = torch.arange(start, min(start + step, count), device=self._stack.device)
-            part = {name: value[rows] for name, value in self._inputs.items()}
+            part = {name: rows_of(value, rows) for name, value in self._inputs.items()}
             chosen = torch.zeros(1, dtype=torch.int64, device=rows.device) if self._shared else None
             computed = self._stack.call("features", part, shared=True, folds=chosen)
             for name, value in computed.items():

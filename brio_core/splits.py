@@ -3,10 +3,12 @@
 import hashlib
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 
 from brio_core.errors import BrioError
+from brio_core.files import read_json
 from brio_core.seeds import numpy_generator
 
 FEWEST_SITES = 5
@@ -121,6 +123,32 @@ def split_checksum(split: dict) -> str:
     rest = {key: value for key, value in split.items() if key != "checksum"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_split(path: str | Path) -> dict:
+    """A split file that is still what was written."""
+    split = read_json(path, "checksum", "subjects", "folds")
+    if split["checksum"] != split_checksum(split):
+        raise BrioError(
+            f"{path} was damaged or edited, its checksum does not fit; delete it and run the "
+            "workflow again"
+        )
+    return split
+
+
+def plain_rows(split: dict):
+    """A split as a table: one row per fold and subject that takes part in it."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            (split["subjects"][row], fold["name"], part)
+            for fold in split["folds"]
+            for part in ("train", "validation", "test")
+            for row in fold[part]
+        ],
+        columns=["subject", "fold", "split"],
+    )
 
 
 def make_split(table, cohort: str, protocol: str, split_seed: int) -> dict:

@@ -1,22 +1,26 @@
 """Train one cell: all folds of a cohort, protocol, variant and seed, in one process."""
 
+import gc
 import hashlib
+import itertools
 import json
+import shutil
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import torch
 
 from brio_core.errors import BrioError
-from brio_core.files import atomic
 from brio_core.gradient import GradientFit
 from brio_core.methods.base import PathMethod
 from brio_core.path import fit_path, fit_paths
 from brio_core.problem import Fold, Problem
-from brio_core.results import FoldResult
+from brio_core.results import FoldResult, write_tensors
 
 
 def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
@@ -38,7 +42,7 @@ def make_deterministic(device: torch.device, precision: str) -> None:
     torch.use_deterministic_algorithms(True)
     # No result depends on memory that was never written; filling it costs a tenth of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = False
         torch.cuda.reset_peak_memory_stats()
@@ -54,7 +58,8 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def _path(self, names: list[str]) -> Path:
-        digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+        words = "\n".join([self._fingerprint, *names])
+        digest = hashlib.sha256(words.encode()).hexdigest()[:16]
         return self.folder / f"{digest}.pt"
 
     def save(self, names: list[str], content: dict, always: bool = False) -> None:
@@ -63,8 +68,7 @@ class Checkpoints:
         if not always and now - self._last < self._seconds:
             return
         self._last = now
-        with atomic(self._path(names)) as temporary:
-            torch.save({"fingerprint": self._fingerprint, **content}, temporary)
+        write_tensors(self._path(names), {"fingerprint": self._fingerprint, **content})
 
     def load(self, names: list[str], device: torch.device) -> dict | None:
         """What an earlier run of the very same cell has left for these folds."""
@@ -77,10 +81,7 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Delete the folder of unfinished work."""
-        for path in self.folder.glob("*.pt"):
-            path.unlink()
-        if self.folder.is_dir():
-            self.folder.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def fingerprint(problem: Problem, split: dict, code: str) -> str:
@@ -99,14 +100,52 @@ def fingerprint(problem: Problem, split: dict, code: str) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Try:
+    """Settings that were tried for all folds, and the mean of their best validation AUCs."""
+
+    chosen: dict[str, Any]
+    validation_auc: float
+
+
+def combinations(values: dict[str, list]) -> list[dict[str, Any]]:
+    """Every choice of one value per setting; one empty choice if there is nothing to choose."""
+    return [dict(zip(values, choice)) for choice in itertools.product(*values.values())]
+
+
+def search(
+    problem: Problem,
+    values: dict[str, list],
+    checkpoints: Callable[[Problem], Checkpoints],
+    group_size: int | None,
+) -> tuple[list[FoldResult], list[Try]]:
+    """Fit every fold with every choice of ``values``; each keeps what its validation likes best.
+
+    Ties go to the earlier choice. Only validation subjects decide, fold by fold.
+    """
+    best: list[FoldResult] = []
+    tries = []
+    for chosen in combinations(values):
+        here = problem.trying(chosen)
+        results = train(here, checkpoints(here), group_size)
+        results = [replace(result, chosen=chosen) for result in results]
+        tries.append(Try(chosen, fmean(result.validation_auc for result in results)))
+        best = [
+            new if old is None or new.validation_auc > old.validation_auc else old
+            for old, new in itertools.zip_longest(best, results)
+        ]
+    return best, tries
+
+
 def train(problem: Problem, checkpoints: Checkpoints, group_size: int | None) -> list[FoldResult]:
     """Fit every fold; results come in the order of the split file."""
     if issubclass(problem.method, PathMethod):
         return fit_paths(problem, lambda fold: _fit_path(problem, fold, checkpoints))
     results: dict[str, FoldResult] = {}
-    for group in _groups(problem, group_size):
+    for group in groups(problem, group_size):
         for result in _train_group(problem, group, checkpoints):
             results[result.name] = result
+        _free_memory(problem.device)
     return [results[fold.name] for fold in problem.folds]
 
 
@@ -119,7 +158,8 @@ def _fit_path(problem: Problem, fold: Fold, checkpoints: Checkpoints) -> FoldRes
     return FoldResult(**done["result"])
 
 
-def _groups(problem: Problem, group_size: int | None) -> Iterator[list[Fold]]:
+def groups(problem: Problem, group_size: int | None) -> Iterator[list[Fold]]:
+    """Folds that train together: those of equal shapes, ``group_size`` at most."""
     by_shape: dict[tuple[int, int], list[Fold]] = {}
     for fold in problem.folds:
         by_shape.setdefault(problem.stack_key(fold), []).append(fold)
@@ -139,7 +179,7 @@ def _train_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) 
                 f"{torch.cuda.get_device_name()}; use a larger GPU or smaller settings"
             ) from None
     # Outside the handler, so that the failed attempt's tensors are free.
-    torch.cuda.empty_cache()
+    _free_memory(problem.device)
     half = (len(group) + 1) // 2
     print(f"out of GPU memory: {half} folds at a time instead of {len(group)}", file=sys.stderr)
     return [
@@ -149,9 +189,16 @@ def _train_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) 
     ]
 
 
+def _free_memory(device: torch.device) -> None:
+    """Return what finished folds have held: they and their captured graphs name each other."""
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
 def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) -> list[FoldResult]:
     names = [fold.name for fold in group]
-    fit = GradientFit(problem, group, _memory_budget(problem.device))
+    fit = GradientFit(problem, group, problem.memory_budget)
     left = checkpoints.load(names, problem.device)
     if left is not None:
         fit.restore(left)
@@ -170,12 +217,3 @@ def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) ->
         )
         for index, fold in enumerate(group)
     ]
-
-
-def _memory_budget(device: torch.device) -> int:
-    """Bytes that cached features may take: about half of what is free."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info()[0] // 2
-    import os
-
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

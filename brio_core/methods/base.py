@@ -27,9 +27,10 @@ Features = dict[str, Tensor]
 class Batch(NamedTuple):
     """What a loss sees: features of the batch, labels in {0, 1}, sites from 0, a random key.
 
-    Under the ``balanced`` and ``sites`` samplers the rows are ordered as (site, class, subject).
-    Under ``sites`` a row may be a stand-in for a subject that does not exist: its site is -1, and
-    no loss may count it.
+    Under the ``balanced`` and ``sites`` samplers the rows are ordered as (site, class, subject),
+    under ``episodes`` as (site, subject) with the sites in the order in which they were drawn.
+    Under ``sites`` and ``everyone`` a row may be a stand-in for a subject that does not exist: its
+    site is -1, and no loss may count it.
     """
 
     features: Features
@@ -71,11 +72,13 @@ class GradientSettings(Settings):
     """The training budget, shared by every method that is trained by gradient steps.
 
     ``sampler`` is ``shuffled`` (``batch_size`` subjects) or ``balanced`` (``subjects_per_cell``
-    subjects of every training site and class). ``patience`` 0 never stops early. Checkpoints
+    subjects of every training site and class); a method may offer others: ``everyone`` is all
+    training subjects in one step. ``patience`` 0 never stops early. Checkpoints
     before ``first_epoch`` (counted from 1) are not eligible. ``optimiser`` is ``adamw`` or
     ``adam`` (weight decay as part of the gradient). ``schedule`` is ``constant``, or ``cosine``:
     from ``learning_rate`` in the first step to ``final_learning_rate`` after the last one.
-    ``precision`` is that of float32 matrix products on a GPU: ``tf32`` or ``float32``.
+    ``precision`` is that of matrix products on a GPU: ``tf32``, ``float32``, or ``bfloat16``,
+    which also keeps what training remembers of them in half the bytes; evaluation is then in TF32.
     """
 
     samplers: ClassVar[tuple[str, ...]] = ("shuffled", "balanced")
@@ -97,7 +100,7 @@ class GradientSettings(Settings):
         check_choice("sampler", self.sampler, self.samplers)
         check_choice("optimiser", self.optimiser, ("adamw", "adam"))
         check_choice("schedule", self.schedule, ("constant", "cosine"))
-        check_choice("precision", self.precision, ("tf32", "float32"))
+        check_choice("precision", self.precision, ("tf32", "float32", "bfloat16"))
         if not 1 <= self.first_epoch <= self.epochs:
             raise BrioError(
                 f"first_epoch is {self.first_epoch}, but must lie between 1 and epochs "
@@ -118,6 +121,20 @@ class SiteSettings(GradientSettings):
     sites_per_batch: int
 
 
+@dataclass(frozen=True)
+class EpisodeSettings(GradientSettings):
+    """The budget of a method that rehearses unseen sites within every step.
+
+    Its ``sampler`` is ``episodes``: ``sites_per_batch`` training sites (or all, if there are
+    fewer) in random order, and ``subjects_per_site`` subjects of each, whatever their class.
+    """
+
+    samplers: ClassVar[tuple[str, ...]] = ("episodes",)
+
+    sites_per_batch: int
+    subjects_per_site: int
+
+
 def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     """Reject a setting that is not one of its possible words."""
     if value not in choices:
@@ -130,6 +147,7 @@ class Method(nn.Module):
     ``needs`` names what the features are made of: ``fc``, ``bold`` (zero beyond ``frames``),
     ``frames``, ``covariates`` (age, sex, mean framewise displacement; unknown is NaN), ``row``
     (the place of the subject in its cohort, -1 for a stranger).
+    ``min_frames`` is the length of the shortest scan that the method can read.
     ``features_are_shared`` says that :meth:`features` uses nothing fitted on the fold.
     ``needs_population`` says that a prediction asks the training subjects: their scans are kept in
     buffers that are not persistent, and :meth:`prepare` runs again before a stored model is used.
@@ -138,6 +156,7 @@ class Method(nn.Module):
     name: ClassVar[str]
     Settings: ClassVar[type[Settings]]
     needs: ClassVar[tuple[str, ...]] = ("fc",)
+    min_frames: ClassVar[int] = 1
     features_are_shared: ClassVar[bool] = True
     needs_population: ClassVar[bool] = False
 
@@ -237,10 +256,13 @@ class GradientMethod(Method):
         """
 
     @classmethod
-    def gradient(cls, loss: Any, learnt: dict[str, Tensor], buffers: Any, batch: Batch) -> Any:
+    def gradient(
+        cls, settings: Any, loss: Any, learnt: dict[str, Tensor], buffers: Any, batch: Batch
+    ) -> Any:
         """The gradient of one fold by ``loss(learnt, buffers, batch)``, and (loss, logs).
 
-        Override it for a step that is not the plain gradient of the loss.
+        Override it for a step that is not the plain gradient of the loss; ``loss`` also takes a
+        ``phase`` in place of the current one.
         """
         return grad_and_value(loss, has_aux=True)(learnt, buffers, batch)
 
@@ -276,6 +298,11 @@ class PathMethod(Method):
 def binary_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
     """Mean binary cross-entropy, Eq. (classification_loss) for equally filled cells."""
     return functional.binary_cross_entropy_with_logits(logits, label.to(logits.dtype))
+
+
+def margin(logits: Tensor) -> Tensor:
+    """The difference of two logits (..., 2), all that a softmax over them depends on."""
+    return logits[..., 1] - logits[..., 0]
 
 
 def initialise(build: Any, seed: int) -> Method:

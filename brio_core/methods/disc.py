@@ -25,7 +25,14 @@ from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_scorers import EdgeScorer
 from brio_core.layers.fused import norm_relu
 from brio_core.layers.norms import NodeNorm
-from brio_core.methods.base import Batch, Features, GradientMethod, GradientSettings, check_choice
+from brio_core.methods.base import (
+    Batch,
+    Features,
+    GradientMethod,
+    GradientSettings,
+    check_choice,
+    margin,
+)
 from brio_core.randomness import uniform
 
 APART, SWAPPED = "apart", "swapped"
@@ -134,7 +141,7 @@ class Disc(GradientMethod):
         return torch.cat([causal, bias], -1)
 
     def logits(self, features: Features) -> Tensor:
-        return _margin(self.causal_head(self.represent(features)))
+        return margin(self.causal_head(self.represent(features)))
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s = self.settings
@@ -187,8 +194,8 @@ class Disc(GradientMethod):
         other_causal, other_bias = causal.detach(), bias.detach()
         if order is not None:
             other_causal, other_bias = other_causal[order.argsort()], other_bias[order]
-        causal_margin = _margin(self.causal_head(torch.cat([causal, other_bias], -1)))
-        bias_margin = _margin(self.bias_head(torch.cat([other_causal, bias], -1)))
+        causal_margin = margin(self.causal_head(torch.cat([causal, other_bias], -1)))
+        bias_margin = margin(self.bias_head(torch.cat([other_causal, bias], -1)))
         return _cross_entropy(causal_margin, label), _cross_entropy(bias_margin, label)
 
     def objective(self, causal: Tensor, bias: Tensor, weight: Tensor) -> Tensor:
@@ -197,14 +204,9 @@ class Disc(GradientMethod):
         return (weight * causal).mean() + self.settings.lambda_disentangle * easy.mean()
 
 
-def _margin(logits: Tensor) -> Tensor:
-    """The difference of two logits, all that a softmax over them depends on."""
-    return logits[..., 1] - logits[..., 0]
-
-
-def _cross_entropy(margin: Tensor, label: Tensor) -> Tensor:
+def _cross_entropy(logit: Tensor, label: Tensor) -> Tensor:
     return functional.binary_cross_entropy_with_logits(
-        margin, label.to(margin.dtype), reduction="none"
+        logit, label.to(logit.dtype), reduction="none"
     )
 
 

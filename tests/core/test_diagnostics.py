@@ -1,16 +1,39 @@
-"""Diagnostics against slow readings of their equations, and on a trained toy cell."""
+"""Diagnostics against slow readings of their equations, and on trained toy cells."""
 
 import csv
 import json
+from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
-from synthetic import make_cohort, make_problem
+import yaml
+from synthetic import METHODS, make_cohort, make_problem
 
-from brio_core.diagnostics import predictive_variation, site_discrepancy
-from brio_core.diagnostics.cell import reestimated_logits
+from brio_core.connectivity import fisher_z_connectivity
+from brio_core.diagnostics import (
+    discordance_rate,
+    mismatch_rates,
+    predictive_variation,
+    site_discrepancy,
+)
+from brio_core.diagnostics.cell import FoldData, diagnose_fold
+from brio_core.diagnostics.reestimates import Reestimates
+from brio_core.diagnostics.scan_length import shortened, window
+from brio_core.evaluation import auc
+from brio_core.methods.base import PathMethod
+from brio_core.results import write_records
+from brio_core.sources import Scans
 from brio_core.transport import sinkhorn_divergence
+
+SETTINGS = {"reestimates": 3, "epsilon": 0.1, "retention_draws": 4, "scan_fractions": [0.5]}
+
+
+def diagnosed_methods():
+    """Methods that have code and whose models the diagnostics can look at."""
+    found = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS.glob("*.yaml"))}
+    return [name for name, method in found.items()
+            if not method.get("planned") and method.get("diagnose", True)]  # fmt: skip
 
 
 def sites_and_labels(n_sites=4, per_cell=3):
@@ -19,9 +42,13 @@ def sites_and_labels(n_sites=4, per_cell=3):
     return site, label
 
 
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def test_site_discrepancy_equals_a_loop_over_pairs_and_classes():
     site, label = sites_and_labels()
-    values = torch.randn(len(site), 5, generator=torch.Generator().manual_seed(0)).double()
+    values = random(len(site), 5)
     unit = values / values.norm(dim=1, keepdim=True)
     total = 0.0
     for e in range(4):
@@ -34,8 +61,7 @@ def test_site_discrepancy_equals_a_loop_over_pairs_and_classes():
 
 def test_site_discrepancy_is_zero_for_equal_sites_and_ignores_scale():
     site, label = sites_and_labels(3)
-    block = torch.randn(6, 4, generator=torch.Generator().manual_seed(1)).double()
-    values = block.repeat(3, 1)
+    values = random(6, 4, seed=1).repeat(3, 1)
     assert float(site_discrepancy(values, site, label, 0.1)) == pytest.approx(0, abs=1e-8)
     moved = values.clone()
     moved[site == 1] += 0.5
@@ -45,7 +71,7 @@ def test_site_discrepancy_is_zero_for_equal_sites_and_ignores_scale():
 
 def test_predictive_variation_equals_a_slow_reading():
     site, label = sites_and_labels()
-    logits = torch.randn(len(site), 6, generator=torch.Generator().manual_seed(2)).double()
+    logits = random(len(site), 6, seed=2)
     total = 0.0
     for e in range(4):
         means = [float(logits[(site == e) & (label == c), 0].mean()) for c in (0, 1)]
@@ -60,6 +86,60 @@ def test_predictive_variation_equals_a_slow_reading():
     assert float(found) == pytest.approx(total / 8, rel=1e-6)
 
 
+def test_discordance_rate_counts_pairs_of_one_fold_and_seed():
+    generator = np.random.default_rng(0)
+    x, y = generator.integers(0, 6, (2, 40)) / 10
+    run = [(index % 4, index % 2) for index in range(40)]
+    discordant = compared = 0
+    for one, other in combinations(range(40), 2):
+        if run[one] == run[other] and x[one] != x[other] and y[one] != y[other]:
+            compared += 1
+            discordant += (x[one] < x[other]) == (y[one] > y[other])
+    assert compared
+    assert discordance_rate(x, y, run) == discordant / compared
+    assert discordance_rate([1, 2], [2, 1], ["a", "a"]) == 1
+    assert np.isnan(discordance_rate([1, 2], [2, 1], ["a", "b"])), "nothing to compare"
+
+
+def test_mismatch_rates_equal_a_slow_reading():
+    generator = np.random.default_rng(1)
+    x, y, auc_found = generator.random((3, 30))
+    reference = auc_found + np.array([0.02, 0.021, -0.1] * 10)
+    setting = ["brio", "plain"] * 15
+    rates = mismatch_rates(x, y, auc_found, reference, setting)
+    assert list(rates) == ["brio", "plain"]
+    for name, rate in rates.items():
+        rows = [i for i in range(30) if setting[i] == name]
+        wrong = [i for i in rows if x[i] < np.median(x) and y[i] > np.median(y)]
+        kept = [i for i in wrong if i % 3 != 1]
+        assert rate == (len(wrong) / 15, len(kept) / 15)
+    assert sum(rate.total for rate in rates.values()) > 0
+
+
+@pytest.mark.parametrize("position", ["beginning", "middle", "end"])
+def test_a_shortened_scan_is_a_window_of_its_series(position):
+    cohort, _ = make_cohort(n_sites=2)
+    scans = Scans(cohort, torch.device("cpu"), 0)
+    rows = torch.arange(5)
+    inputs = {"fc": torch.as_tensor(cohort.fc[:5]), "bold": scans.bold[rows],
+              "frames": scans.frames[rows], "covariates": torch.ones(5, 3)}  # fmt: skip
+    made = shortened(inputs, scans.bold[rows], scans.frames[rows], 0.75, position)
+    assert (made["covariates"] == 1).all()
+    for index in range(5):
+        scan = cohort.series.scan(index).astype(float)
+        count = int(0.75 * len(scan) + 0.5)
+        room = len(scan) - count
+        start = {"beginning": 0, "middle": room // 2, "end": room}[position]
+        cut = scan[start : start + count]
+        np.testing.assert_allclose(made["fc"][index], fisher_z_connectivity(cut), atol=2e-4)
+        assert int(made["frames"][index]) == count
+        z = (cut - cut.mean(0)) / cut.std(0)
+        np.testing.assert_allclose(made["bold"][index, :count], z, atol=1e-3)
+        assert (made["bold"][index, count:] == 0).all()
+    first, count = window(torch.tensor([100, 7]), 0.5, "middle")
+    assert (first.tolist(), count.tolist()) == ([25, 1], [50, 4])
+
+
 @pytest.mark.parametrize("name", ["gcn", "linear-correlation"])
 def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
     cohort, table = make_cohort()
@@ -68,7 +148,8 @@ def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
     module = problem.module(fold)
     if name.startswith("linear"):
         module.fit(1)
-    logits = reestimated_logits(module.eval(), problem, fold, 4)
+    reestimates = Reestimates(Scans(cohort, problem.device, 0), 4)
+    (logits,) = FoldData(module.eval(), problem, fold, reestimates).responses("logits")
     assert logits.shape == (len(fold.train), 5)
     # Re-estimates of a subject are closer to its own full scan than to other subjects'.
     distance = (logits[:, None, :1] - logits[None, :, 1:]).abs().mean(-1)
@@ -76,9 +157,17 @@ def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
     assert own < others
 
 
-def test_resampled_series_have_the_reestimated_connectivity():
-    from brio_core.connectivity import fisher_z_connectivity
+def test_reestimates_that_are_kept_are_those_that_are_made_anew():
+    cohort, _ = make_cohort(n_sites=3)
+    scans = Scans(cohort, torch.device("cpu"), 0)
+    rows = torch.tensor([3, 0, 17])
+    kept, anew = Reestimates(scans, 2), Reestimates(scans, 2, budget=0)
+    for length in (4, 6, 4):
+        torch.testing.assert_close(kept.fc(rows, length), anew.fc(rows, length))
+    assert (kept.fc(rows, 4) != kept.fc(rows, 6)).any()
 
+
+def test_resampled_series_have_the_reestimated_connectivity():
     problem, _ = make_problem("gcn")
     rows, length = torch.arange(5), torch.tensor(4)
     fc = problem.scans.reestimate(rows, length, 3, 2)
@@ -93,14 +182,22 @@ def test_resampled_series_have_the_reestimated_connectivity():
 def test_diagnose_and_predict_from_the_command_line(trained_demo_cell, run_script, tmp_path):
     folder, files = trained_demo_cell
     done = run_script(
-        "diagnose", *files, "--run-dir", folder, "--settings",
-        json.dumps({"reestimates": 2, "epsilon": 0.1}), "--out", tmp_path / "diagnostics.csv",
+        "diagnose", *files, "--runs", folder, "--settings", json.dumps(SETTINGS),
+        "--out-dir", tmp_path / "diagnostics",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    records = list(csv.DictReader((tmp_path / "diagnostics.csv").open()))
+    records = list(csv.DictReader((tmp_path / "diagnostics/cells.csv").open()))
     stored = list(csv.DictReader((folder / "predictions.csv").open()))
     assert {record["fold"] for record in records} == {row["fold"] for row in stored}
     assert all(float(record["site_discrepancy"]) > 0 for record in records)
+    for record in records:
+        rows = [r for r in stored if r["fold"] == record["fold"] and r["split"] == "test"]
+        found = auc(np.array([int(r["label"]) for r in rows]), [float(r["logit"]) for r in rows])
+        assert float(record["test_auc"]) == pytest.approx(found)
+    variants = json.loads((tmp_path / "diagnostics/variants.json").read_text())
+    assert variants["linear-correlation"]["label"] == "Linear"
+    rois = list(csv.DictReader((tmp_path / "diagnostics/rois.csv").open()))
+    assert len(rois) == 24 and rois[0]["hemisphere"] == "L"
 
     cohort = files[files.index("--cohort-dir") + 1]
     out = tmp_path / "new.csv"
@@ -112,3 +209,27 @@ def test_diagnose_and_predict_from_the_command_line(trained_demo_cell, run_scrip
         assert float(new[row["subject"]][f"logit_{row['fold']}"]) == pytest.approx(
             float(row["logit"]), abs=1e-4
         )
+
+
+def test_unknown_numbers_are_empty_cells(tmp_path):
+    write_records(tmp_path / "table.csv", [{"fold": "a", "test_auc": float("nan"), "kept": 2}])
+    assert (tmp_path / "table.csv").read_text() == "fold,test_auc,kept\na,,2\n"
+
+
+@pytest.mark.parametrize("name", diagnosed_methods())
+def test_every_method_can_be_diagnosed(name):
+    cohort, table = make_cohort(n_sites=5, per_class=3)
+    problem, _ = make_problem(name, cohort, table)
+    fold = problem.folds[0]
+    module = problem.module(fold).eval()
+    if issubclass(problem.method, PathMethod):
+        module.fit(1)
+    reestimates = Reestimates(Scans(cohort, problem.device, 0), 2)
+    data = FoldData(module, problem, fold, reestimates)
+    with torch.no_grad():
+        tables = diagnose_fold(data, SETTINGS)
+    (record,) = tables["cells"]
+    assert all(np.isfinite(value) and value >= -1e-6 for value in record.values())
+    # Half of these scans is too short for methods that cut scans into windows.
+    assert len(tables["scan-length"]) == (3 if data.can_shorten(0.5) else 0)
+    assert all(0 <= row["test_auc"] <= 1 for row in tables["scan-length"])

@@ -21,6 +21,7 @@ def settings(**changes):
         "batch_size": 16,
         "subjects_per_cell": PER_CLASS,
         "sites_per_batch": 3,
+        "subjects_per_site": 10,
     }
     return SimpleNamespace(**values | changes)
 
@@ -71,7 +72,40 @@ def test_all_sites_are_drawn_where_there_are_few():
     assert (SITE[np.where(rows < 0, ~rows, rows)[:, :: 2 * PER_CLASS]] == list("abcd")).all()
 
 
-@pytest.mark.parametrize("sampler", ["shuffled", "balanced"])
+def test_an_episode_has_equally_many_subjects_of_every_site_in_random_order():
+    rows = draw(200, sampler="episodes").reshape(200, 3, 10)
+    sites = SITE[rows]
+    assert (sites == sites[:, :, :1]).all()
+    assert all(len(set(step)) == 3 for step in sites[:, :, 0])
+    # Every site comes first, second and third: which ones rehearse the unseen is left to chance.
+    assert all(set(place) == set(SIZES) for place in sites[:, :, 0].T)
+
+
+def test_an_episode_takes_subjects_in_turn():
+    rows = draw(200, sampler="episodes").reshape(-1, 10)
+    for site, sizes in SIZES.items():
+        stream = rows[SITE[rows[:, 0]] == site].ravel()
+        for start in range(0, len(stream) - sum(sizes), sum(sizes)):
+            assert set(stream[start : start + sum(sizes)]) == set(np.flatnonzero(site == SITE))
+
+
+def test_an_episode_repeats_the_subjects_of_a_small_site():
+    rows = draw(20, sampler="episodes").reshape(-1, 10)
+    small = rows[SITE[rows[:, 0]] == "c"]
+    assert len(small) and all(8 >= len(set(row)) >= 5 for row in small)
+
+
+def test_everyone_stands_in_every_step_and_small_folds_are_padded():
+    rows = draw(3, sampler="everyone")
+    assert (rows == np.arange(len(SITE))).all() and rows.shape == (3, len(SITE))
+    padded = schedule(
+        settings(sampler="everyone"), SITE, LABEL, 3, np.random.default_rng(0), len(SITE) + 4
+    )
+    assert (padded[:, : len(SITE)] == rows).all()
+    assert padded.shape == (3, len(SITE) + 4) and (padded[:, len(SITE) :] == ~0).all()
+
+
+@pytest.mark.parametrize("sampler", ["shuffled", "balanced", "episodes"])
 def test_other_samplers_have_no_empty_places(sampler):
     site = np.where(SITE == "c", "b", SITE)
     rows = schedule(settings(sampler=sampler), site, LABEL, 50, np.random.default_rng(0))
@@ -80,7 +114,15 @@ def test_other_samplers_have_no_empty_places(sampler):
 
 @pytest.mark.parametrize(
     ("sampler", "n_sites", "steps"),
-    [("shuffled", 17, 56), ("balanced", 17, 7), ("sites", 17, 38), ("sites", 2, 56)],
+    [
+        ("shuffled", 17, 56),
+        ("balanced", 17, 7),
+        ("everyone", 17, 1),
+        ("sites", 17, 38),
+        ("sites", 2, 56),
+        ("episodes", 17, 30),
+        ("episodes", 2, 45),
+    ],
 )
 def test_an_epoch_sees_the_largest_training_set_about_once(sampler, n_sites, steps):
     assert steps_per_epoch(settings(sampler=sampler), [700, 890], 2 * n_sites) == steps

@@ -18,9 +18,10 @@ from brio_core.cohort import write_fc, write_series
 from brio_core.errors import BrioError
 from brio_core.evaluation import auc
 from brio_core.files import write_json
+from brio_core.gradient import GradientFit
 from brio_core.samplers import schedule, steps_per_epoch
 from brio_core.selection import ValidationAuc
-from brio_core.splits import make_split
+from brio_core.splits import make_split, split_checksum
 
 ROOT = Path(__file__).parents[2]
 
@@ -211,6 +212,7 @@ def test_split_of_another_cohort_is_refused(cell):
     folder, command = cell
     split = json.loads((folder / "split.json").read_text())
     split["subjects"][0] = "somebody else"
+    split["checksum"] = split_checksum(split)
     (folder / "other.json").write_text(json.dumps(split))
     changed = [
         str(folder / "other.json") if part.endswith("split.json") else part for part in command
@@ -222,3 +224,62 @@ def test_split_of_another_cohort_is_refused(cell):
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and "lists other subjects" in done.stderr
     assert not (folder / "refused").exists()
+
+
+def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
+    problem, _ = make_problem("gcn", epochs=3, first_epoch=1)
+    values = {"learning_rate": [1e-5, 3e-2], "dropout": [0.0, 0.5]}
+    store = lambda here: training.Checkpoints(tmp_path, str(here.settings), 1e9)  # noqa: E731
+    results, tries = training.search(problem, values, store, None)
+    assert [one.chosen for one in tries] == training.combinations(values)
+    alone = [
+        train_all(problem.trying(one.chosen), tmp_path / str(number))
+        for number, one in enumerate(tries)
+    ]
+    for index, result in enumerate(results):
+        aucs = [found[index].validation_auc for found in alone]
+        assert result.validation_auc == max(aucs)
+        assert result.chosen == tries[aucs.index(max(aucs))].chosen
+    assert training.combinations({}) == [{}]
+
+
+def test_the_learning_rate_follows_half_a_cosine():
+    problem, _ = make_problem(
+        "gcn", schedule="cosine", learning_rate=1e-2, final_learning_rate=1e-3, epochs=4
+    )
+    run = GradientFit(problem, problem.folds[:1], 1 << 30)
+    rates = []
+    step = run._step
+
+    def watched(phase):
+        step(phase)
+        rates.append(float(run.optimiser.param_groups[0]["lr"]))
+
+    run._step = watched
+    run.run(lambda _: None, "test")
+    total = 4 * run.steps_per_epoch
+    expected = 1e-3 + 0.5 * 9e-3 * (1 + np.cos(np.pi * np.arange(total) / total))
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+def test_adam_decays_through_the_gradient_and_adamw_beside_it():
+    states = {}
+    for optimiser in ("adam", "adamw"):
+        problem, _ = make_problem("gcn", optimiser=optimiser, weight_decay=0.1)
+        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        assert type(run.optimiser) is getattr(torch.optim, {"adam": "Adam"}.get(optimiser, "AdamW"))
+        run.run(lambda _: None, "test")
+        states[optimiser] = run.stack.state()
+    assert any(not torch.equal(value, states["adamw"][k]) for k, value in states["adam"].items())
+
+
+def test_bfloat16_trains_to_other_but_finite_numbers():
+    states = []
+    for precision in ("float32", "bfloat16"):
+        problem, _ = make_problem("brio", precision=precision)
+        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        run.run(lambda _: None, "test")
+        states.append(run.stack.parameters)
+    for value in states[1].values():
+        assert value.dtype == torch.float32 and torch.isfinite(value).all()
+    assert not torch.equal(states[0]["head.weight"], states[1]["head.weight"])

@@ -14,7 +14,7 @@ from brio_core.gradient import GradientFit
 from brio_core.methods import registry
 from brio_core.methods.base import Batch, GradientMethod, PathMethod
 from brio_core.results import fold_logits, read_models, write_models
-from brio_core.training import Checkpoints, train
+from brio_core.training import Checkpoints, groups, train
 
 CONFIG = Path(__file__).parents[2] / "config" / "methods"
 METHODS = registry.names()
@@ -61,7 +61,7 @@ class TestMethod:
     def test_evaluation_is_deterministic_and_independent_of_the_batch(self, name, tmp_path):
         problem, _ = make_problem(name)
         result, fold = fit(problem, tmp_path)[0], problem.folds[0]
-        module = problem.restored(fold, result.state)
+        module = problem.restored(fold, result.state, result.chosen)
         with torch.no_grad():
             together = module.logits(module.features(problem.inputs))
             again = module.logits(module.features(problem.inputs))
@@ -83,7 +83,7 @@ class TestMethod:
         models = read_models(tmp_path / "models.pt")
         assert models.names == tuple(fold.name for fold in problem.folds)
         for index, (fold, result) in enumerate(zip(problem.folds, results)):
-            module = problem.restored(fold, models.states[index])
+            module = problem.restored(fold, models.states[index], models.chosen[index])
             chosen = {key: value[fold.test] for key, value in problem.inputs.items()}
             with torch.no_grad():
                 logits = module.logits(module.features(chosen)).numpy()
@@ -168,15 +168,16 @@ class TestGradientMethod:
             pass
 
         def kill(run):
-            checkpoints.save([fold.name for fold in problem.folds], run.snapshot(), always=True)
+            checkpoints.save([fold.name for fold in group], run.snapshot(), always=True)
             if run.epoch == 4:
                 raise Killed
 
         problem, _ = make_problem(name)
         undisturbed = fit(problem, tmp_path / "undisturbed")
         checkpoints = Checkpoints(tmp_path / "unfinished", "test", 1e9)
+        group = next(groups(problem, None))
         with pytest.raises(Killed):
-            GradientFit(problem, problem.folds, 1 << 30).run(kill, "test")
+            GradientFit(problem, group, 1 << 30).run(kill, "test")
         problem, _ = make_problem(name)
         for one, other in zip(undisturbed, train(problem, checkpoints, None)):
             assert one.history == other.history

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core import kernels
+from brio_core.layers.residual_norm import residual_norm
 from brio_core.transport import balanced_assignment
 
 
@@ -27,12 +27,7 @@ class SignedLayer(nn.Module):
         """
         batch, rois, width = hidden.shape
         received = graph @ self.messages(hidden).view(batch, 2 * rois, width)
-        own = self.own(hidden)
-        if kernels.usable(hidden) and width & (width - 1) == 0:
-            from brio_core.kernels.residual_norm import residual_norm
-
-            return residual_norm(hidden, own, received, self.norm)
-        return self.norm(hidden + functional.gelu(own + received))
+        return residual_norm(hidden, self.own(hidden), received, self.norm)
 
 
 class SignedEncoder(nn.Module):

@@ -1,0 +1,155 @@
+"""DeCI: Yu et al., Moving Beyond Functional Connectivity, IEEE TMI, 2026.
+
+No FC: every ROI's series is embedded and taken apart into drift and cycle, block after block, and
+both vote. The released loss compares every prediction with every label of the batch, its
+gradients are never set to zero, and its checkpoints are chosen on the reported subjects; here a
+prediction is compared with its own label, and the other two are the trainer's. Released code
+drops scans of unusual lengths; here a scan is cropped, or mirrored, to the fold's common length.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from brio_core.cohort import TrainView
+from brio_core.layers.toeplitz import RunningFilter
+from brio_core.layers.windows import mirrored_window, standardised
+from brio_core.methods.base import (
+    Batch,
+    Features,
+    GradientMethod,
+    GradientSettings,
+    binary_cross_entropy,
+    check_choice,
+)
+from brio_core.randomness import dropout, uniform
+
+
+@dataclass(frozen=True)
+class DeciSettings(GradientSettings):
+    """``scan_length`` (of training scans) is ``median`` or ``shortest``.
+
+    ``criterion`` is ``cross_entropy``, or ``squared``: the error of probabilities.
+    """
+
+    hidden: int
+    layers: int
+    dropout: float
+    scan_length: str
+    criterion: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("scan_length", self.scan_length, ("median", "shortest"))
+        check_choice("criterion", self.criterion, ("cross_entropy", "squared"))
+
+
+class Block(nn.Module):
+    """Drift and cycle of embedded ROIs (P, B, d); what both leave over goes to the next block."""
+
+    # Streams of random numbers that one block takes.
+    streams = 3
+
+    def __init__(self, n_rois: int, width: int, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.drift = RunningFilter(n_rois, width)
+        self.gate = nn.ModuleList([nn.Linear(width, 2 * width), nn.Linear(2 * width, width)])
+        self.gated = nn.Linear(width, width)
+        self.gated_norm = nn.LayerNorm(width, eps=1e-6)
+        self.mix = nn.ModuleList([nn.Linear(width, 2 * width), nn.Linear(2 * width, width)])
+        self.mix_norm = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(
+        self, embedded: Tensor, key: Tensor | None, stream: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Drift D, cycle C and the rest; a key drops units."""
+        drift = self._drop(self.drift(embedded), key, stream)
+        rest = embedded - drift
+        gate = self._perceive(self.gate, rest, key, stream + 1).sigmoid()
+        mixed = self.gated_norm(rest + self.gated(rest * gate))
+        cycle = self.mix_norm(mixed + self._perceive(self.mix, mixed, key, stream + 2))
+        return drift, cycle, rest - cycle
+
+    def _perceive(
+        self, layers: nn.ModuleList, values: Tensor, key: Tensor | None, stream: int
+    ) -> Tensor:
+        first, second = layers
+        return second(functional.gelu(self._drop(first(values), key, stream)))
+
+    def _drop(self, values: Tensor, key: Tensor | None, stream: int) -> Tensor:
+        return values if key is None else dropout(values, self.rate, key, stream)
+
+
+class Deci(GradientMethod):
+    """Linear embedding of time, blocks, and one linear vote per drift and per cycle."""
+
+    name = "deci"
+    Settings = DeciSettings
+    needs = ("bold", "frames")
+
+    def __init__(self, settings: DeciSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        width = settings.hidden
+        # Its input is as long as the scans of the fold, which :meth:`prepare` finds out.
+        self.embed = nn.Linear(1, width)
+        self.blocks = nn.ModuleList(
+            Block(n_rois, width, settings.dropout) for _ in range(settings.layers)
+        )
+        self.heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(2 * settings.layers))
+
+    @classmethod
+    def scan_length(cls, settings: DeciSettings, frames: np.ndarray) -> int:
+        """The median of the training scans' lengths, rounded down, or the shortest of them."""
+        return int(np.median(frames) if settings.scan_length == "median" else np.min(frames))
+
+    def prepare(self, train: TrainView) -> None:
+        length = self.scan_length(self.settings, train.frames.cpu().numpy())
+        self.embed = nn.Linear(length, self.settings.hidden).to(train.bold.device)
+
+    @property
+    def length(self) -> int:
+        """Frames that are embedded."""
+        return self.embed.weight.shape[1]
+
+    def represent(self, features: Features) -> Tensor:
+        """Means over ROIs of every block's drift and cycle, (B, 2 d blocks), of the middle."""
+        surplus = (features["frames"] - self.length).clamp_min(0)
+        parts, _ = self._decompose(features, surplus // 2, None)
+        return self._pool(parts)
+
+    def logits(self, features: Features) -> Tensor:
+        return self._vote(self.represent(features))
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        surplus = (batch.features["frames"] - self.length).clamp_min(0)
+        start = (uniform(batch.key, tuple(surplus.shape)) * (surplus + 1)).long()
+        parts, _ = self._decompose(batch.features, start, batch.key)
+        logits = self._vote(self._pool(parts))
+        if self.settings.criterion == "squared":
+            return functional.mse_loss(logits.sigmoid(), batch.label.to(logits.dtype)), {}
+        return binary_cross_entropy(logits, batch.label), {}
+
+    def _decompose(
+        self, features: Features, start: Tensor, key: Tensor | None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Drifts and cycles of all blocks in turn, and the rest, (P, B, d) each."""
+        series = mirrored_window(features["bold"], features["frames"], start, self.length)
+        # ROIs lead from here on, because each has a filter of its own.
+        rest = self.embed(standardised(series, 1).permute(2, 0, 1))
+        parts = []
+        for number, block in enumerate(self.blocks):
+            drift, cycle, rest = block(rest, key, 1 + number * block.streams)
+            parts += [drift, cycle]
+        return parts, rest
+
+    @staticmethod
+    def _pool(parts: list[Tensor]) -> Tensor:
+        return torch.cat([part.mean(0) for part in parts], -1)
+
+    def _vote(self, represented: Tensor) -> Tensor:
+        parts = represented.split(self.settings.hidden, -1)
+        return sum(head(part) for head, part in zip(self.heads, parts)).squeeze(-1)

@@ -1,0 +1,253 @@
+"""XG-GNN: the step within a step, learnt graphs, and scans of unequal length."""
+
+import numpy as np
+import pytest
+import torch
+from synthetic import make_cohort, make_problem, settings_of
+from torch.func import functional_call
+
+from brio_core.errors import BrioError
+from brio_core.gradient import GradientFit
+from brio_core.layers.inner_adam import PREFIX
+from brio_core.methods.base import Batch
+from brio_core.methods.xg_gnn import INNER, OUTER, Propagation, XgGnn
+from brio_core.samplers import schedule
+
+ROIS, FRAMES, SUBJECTS = 8, 40, 4
+
+
+def make(**overrides):
+    torch.manual_seed(0)
+    module = XgGnn(settings_of("xg-gnn", **overrides), ROIS, 3)
+    module.frame = torch.arange(FRAMES)
+    return module.train()
+
+
+def scans(*frames, longest=FRAMES, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    bold = torch.randn(len(frames), longest, ROIS, generator=draw).cumsum(1)
+    inside = torch.arange(longest) < torch.tensor(frames)[:, None]
+    fc = torch.randn(len(frames), ROIS, ROIS, generator=draw)
+    return {"bold": bold * inside[..., None], "frames": torch.tensor(frames), "fc": fc + fc.mT}
+
+
+def batch_of(module, sites, subjects=SUBJECTS, label=None, seed=0):
+    rows = sites * subjects
+    features = module.features(scans(*[FRAMES] * rows, seed=seed))
+    label = torch.arange(rows) % 2 if label is None else label
+    site = torch.arange(sites).repeat_interleave(subjects)
+    return Batch(features, label, site, torch.tensor(11))
+
+
+def rows_of(batch, rows):
+    features = {name: value[rows] for name, value in batch.features.items()}
+    return Batch(features, batch.label[rows], batch.site[rows], batch.key)
+
+
+def step(module, batch):
+    """The gradient of one iteration; buffers of the module change."""
+    weights = {name: value.detach() for name, value in module.named_parameters()}
+    buffers = dict(module.named_buffers())
+
+    def loss(weights, buffers, batch, phase):
+        return functional_call(module, (weights, buffers), ("loss", batch, phase))
+
+    return XgGnn.gradient(module.settings, loss, weights, buffers, batch)
+
+
+def slopes_of(module, batch, phase):
+    loss, _ = module.loss(batch, phase)
+    names = [name for name, _ in module.named_parameters()]
+    return dict(zip(names, torch.autograd.grad(loss, list(module.parameters()))))
+
+
+def statistics(module):
+    """Copies of running statistics."""
+    return {
+        name: value.clone()
+        for name, value in module.named_buffers()
+        if not name.startswith(PREFIX) and name != "frame"
+    }
+
+
+def test_without_an_inner_rate_the_step_is_that_of_the_outer_objective():
+    module = make(inner_learning_rate=0.0, dropout=0.0)
+    batch = batch_of(module, 3)
+    found, (value, _) = step(module, batch)
+    outer = rows_of(batch, slice(SUBJECTS, None))
+    torch.testing.assert_close(value, module.loss(outer, OUTER)[0])
+    torch.testing.assert_close(found, slopes_of(make(dropout=0.0), outer, OUTER))
+
+
+def test_gradients_come_from_adapted_weights_and_statistics_from_the_inner_pass():
+    batch = batch_of(make(), 3)
+    inner, outer = rows_of(batch, slice(SUBJECTS)), rows_of(batch, slice(SUBJECTS, None))
+    module, by_hand = make(), make()
+    optimiser = torch.optim.Adam(by_hand.parameters(), lr=1e-3, weight_decay=1e-4)
+    seen = []
+    for _ in range(2):
+        start = [parameter.detach().clone() for parameter in by_hand.parameters()]
+        for parameter, slope in zip(
+            by_hand.parameters(), slopes_of(by_hand, inner, INNER).values()
+        ):
+            parameter.grad = slope
+        kept = statistics(by_hand)
+        optimiser.step()
+        wanted = slopes_of(by_hand, outer, OUTER)
+        with torch.no_grad():
+            for parameter, value in zip(by_hand.parameters(), start):
+                parameter.copy_(value)
+            for name, value in kept.items():
+                by_hand.get_buffer(name).copy_(value)
+        found, _ = step(module, batch)
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(statistics(module), kept)
+        seen.append(kept)
+    # Both moments live through all iterations, and so do statistics.
+    assert module.inner_adam_steps == 2
+    assert not torch.equal(seen[0]["norms.0.running_mean"], seen[1]["norms.0.running_mean"])
+
+
+def test_the_trainer_applies_the_outer_optimiser_to_the_weights_of_before():
+    problem, _ = make_problem("xg-gnn", folds=slice(0, 1), optimiser="adam")
+    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    before = {name: value.clone() for name, value in run.stack.parameters.items()}
+    run._step(OUTER)
+    slopes = {name: value.grad for name, value in run.stack.parameters.items()}
+    weights = {name: value.clone().requires_grad_() for name, value in before.items()}
+    s = problem.settings
+    optimiser = torch.optim.Adam(weights.values(), lr=s.learning_rate, weight_decay=s.weight_decay)
+    for name, value in weights.items():
+        value.grad = slopes[name]
+    optimiser.step()
+    torch.testing.assert_close(run.stack.parameters, {k: v.detach() for k, v in weights.items()})
+
+
+def test_propagation_moves_with_the_regions_and_hears_neighbours():
+    draw = torch.Generator().manual_seed(0)
+    graph = torch.randn(3, ROIS, ROIS, generator=draw).double()
+    graph = (graph + graph.mT) * ~torch.eye(ROIS, dtype=torch.bool)
+    nodes = torch.randn(3, ROIS, ROIS, generator=draw).double()
+    same = torch.eye(ROIS).double()
+    layer = Propagation(ROIS, ROIS, bias=False).double()
+    layer.weight.data.copy_(same)
+
+    def propagate(graph, nodes):
+        return layer(nodes, graph, same, graph.abs().sum(-1))
+
+    wanted = graph / (graph.abs().sum(-1, keepdim=True) + 1e-6) @ nodes
+    torch.testing.assert_close(propagate(graph, nodes), wanted)
+    order = torch.randperm(ROIS, generator=draw)
+    moved = propagate(graph[:, order][:, :, order], nodes[:, order])
+    torch.testing.assert_close(moved, wanted[:, order])
+    # A region without a loop hears nothing of itself; one times its own row sum would.
+    one_hot = same * (torch.arange(ROIS) == 0)
+    heard = propagate(graph, one_hot)[..., 0]
+    assert (heard[:, 0] == 0).all() and (heard[:, 1:] != 0).all()
+
+
+@pytest.mark.parametrize(("sites", "inner"), [(2, 1), (7, 3), (8, 4), (17, 6), (22, 6)])
+def test_any_number_of_sites_and_a_small_one_train(sites, inner):
+    module = make(subjects_per_site=10)
+    sizes = np.full(sites, 12)
+    sizes[0] = 6
+    site = np.repeat(np.arange(sites), sizes)
+    label = torch.as_tensor(np.arange(len(site)) % 2)
+    generator = np.random.default_rng(0)
+    rows = schedule(module.settings, site, label.numpy(), 3, generator)
+    assert rows.shape == (3, 10 * min(13, sites))
+    assert module.settings.inner_rows(rows.shape[1]) == 10 * inner
+    batch = batch_of(module, len(rows[0]) // 10, 10, label[rows[0]])
+    slopes, (value, logs) = step(module, batch)
+    assert all(torch.isfinite(slope).all() for slope in slopes.values()) and value > 0
+    assert (logs["disagreement"] == 0) == (sites == 2)
+
+
+def test_a_site_of_one_class_adds_no_explanation():
+    module = make()
+    label = torch.tensor([0] * SUBJECTS + [0, 1] * (SUBJECTS // 2))
+    batch = batch_of(module, 2, label=label)
+    loss, logs = module.loss(batch, OUTER)
+    alone = rows_of(batch, slice(SUBJECTS, None))
+    own = make().loss(alone, OUTER)[1]
+    torch.testing.assert_close(logs["sparsity"], own["sparsity"])
+    assert logs["disagreement"] == 0 and torch.isfinite(loss)
+    single = make().loss(rows_of(batch, slice(SUBJECTS)), OUTER)
+    assert single[1]["sparsity"] == 0
+    torch.testing.assert_close(single[0], 2 * single[1]["risk"])
+
+
+def test_only_inner_sites_are_mixed_up():
+    plain, mixing = make(mixup=False, dropout=0.0), make(mixup=True, dropout=0.0)
+    batch = batch_of(plain, 2)
+    assert torch.equal(plain.loss(batch, OUTER)[0], mixing.loss(batch, OUTER)[0])
+    assert plain.loss(batch, INNER)[0] != mixing.loss(batch, INNER)[0]
+
+
+def test_scans_of_unequal_length_give_what_each_alone_would():
+    module = make().double().eval()
+    frames = (34, 37, FRAMES, 90)
+    inputs = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in scans(*frames, longest=90).items()
+    }
+    together = module.logits(module.features(inputs))
+    for row, count in enumerate(frames):
+        alone = {name: value[row : row + 1] for name, value in inputs.items()}
+        alone["bold"] = alone["bold"][:, :count]
+        own = make().double().eval()
+        # As if the fold's scans were no longer than this one.
+        own.frame = torch.arange(min(count, FRAMES))
+        for model in (module, own):
+            torch.testing.assert_close(
+                model.logits(model.features(alone))[0], together[row], rtol=1e-9, atol=1e-9
+            )
+
+
+def test_a_scan_that_is_cut_very_short_is_mirrored():
+    module = make().eval()
+    inputs = scans(20, 30)
+    long = {**inputs, "frames": torch.full((2,), 34), "bold": inputs["bold"].clone()}
+    for row, count in enumerate((20, 30)):
+        own = np.pad(inputs["bold"][row, :count], ((0, 34 - count), (0, 0)), mode="reflect")
+        long["bold"][row, :34] = torch.as_tensor(own)
+    found = module.logits(module.features(inputs))
+    torch.testing.assert_close(found, module.logits(module.features(long)))
+
+
+def test_frames_beyond_the_fold_length_are_not_read():
+    module = make().eval()
+    inputs = scans(60, 60, longest=60)
+    changed = {**inputs, "bold": inputs["bold"].clone()}
+    changed["bold"][:, FRAMES:] = 5
+    assert torch.equal(
+        module.logits(module.features(inputs)), module.logits(module.features(changed))
+    )
+
+
+def test_the_representation_comes_before_the_last_layer():
+    module = make().eval()
+    features = module.features(scans(FRAMES, FRAMES, FRAMES))
+    represented = module.represent(features)
+    assert represented.shape == (3, 32)
+    logits = module.head(represented)
+    torch.testing.assert_close(module.logits(features), logits[:, 1] - logits[:, 0])
+
+
+def test_the_length_is_that_of_the_shortest_training_scan():
+    settings = settings_of("xg-gnn")
+    assert XgGnn.scan_length(settings, np.array([146, 78, 300])) == 78
+    assert XgGnn.scan_length(settings, np.array([146, 300])) == 100
+
+
+def test_too_short_scans_and_a_single_site_are_errors():
+    cohort, table = make_cohort()
+    short = int(np.argmin(cohort.series.frames))
+    problem, _ = make_problem("xg-gnn", cohort, table)
+    problem.method = type("Picky", (XgGnn,), {"min_frames": 1000})
+    with pytest.raises(BrioError, match=f"{cohort.subjects[0]} has .* frames, but xg-gnn needs"):
+        problem.inputs  # noqa: B018
+    with pytest.raises(BrioError, match=f"{cohort.subjects[short]} has"):
+        cohort.series.require_frames(int(cohort.series.frames[short]) + 1, "xg-gnn")
+    with pytest.raises(BrioError, match="two or more"):
+        XgGnn(settings_of("xg-gnn"), ROIS, 1)
