@@ -19,13 +19,15 @@ def main() -> None:
     parser.add_argument("--series", required=True, help="series.h5 to write")
     arguments = parser.parse_args()
 
+    from importlib.metadata import version
+
     from brio_core import __version__
     from brio_core.cohort import PARTICIPANT_COLUMNS, write_series
     from brio_core.imaging import inclusion
     from brio_core.imaging.candidates import read_candidates
-    from brio_core.imaging.parts import Parts
+    from brio_core.imaging.parts import Parts, sources_checksum
     from brio_core.imaging.sources import open_source
-    from brio_core.imaging.tables import write_table
+    from brio_core.imaging.tables import refuse_formula, write_table
 
     dataset = arguments.dataset
     cohort = dataset["cohort"]
@@ -45,8 +47,18 @@ def main() -> None:
     subjects = [candidate["subject"] for candidate in kept]
     named = (o.names for o in outcomes if o.names and not reasons[o.subject])
     names = next(named, ())
-    provenance = {"brio": __version__, "dataset": dataset, **source.provenance()}
-    write_series(arguments.series, subjects, parts.series(subjects), source.rois(names), provenance)
+    provenance = {
+        "brio": __version__,
+        "dataset": dataset,
+        "source_sha256": sources_checksum(o for o in outcomes if not reasons[o.subject]),
+        "units": source.units,
+        "versions": {name: version(name) for name in ("numpy", "scipy", "pandas", "h5py")},
+        **source.provenance(),
+    }
+    rois = source.rois(names)
+    for name in rois.names:
+        refuse_formula(name, f"the name of a region of cohort {cohort}")
+    write_series(arguments.series, subjects, parts.series(subjects), rois, provenance)
     rows = inclusion.inclusion_rows(candidates, outcomes, reasons)
     write_table(arguments.inclusion, inclusion.COLUMNS, rows)
     write_table(arguments.participants, PARTICIPANT_COLUMNS, kept)

@@ -15,14 +15,25 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
+    from importlib.metadata import version
+
     import numpy as np
 
+    from brio_core import __version__
     from brio_core.cohort import read_series, write_fc
     from brio_core.connectivity import fisher_z_connectivity
 
     series = read_series(arguments.series)
     scans = (series.scan(index).astype(np.float64) for index in range(len(series)))
-    write_fc(arguments.out, series.subjects, (fisher_z_connectivity(scan) for scan in scans))
+    provenance = {
+        "brio": __version__,
+        "series": series.provenance,
+        "rule": "Pearson's r over frames that are finite in all ROIs, clipped, Fisher z; "
+        "zero diagonal, zero rows for constant ROIs",
+        "versions": {name: version(name) for name in ("torch", "numpy", "h5py")},
+    }
+    fc = (fisher_z_connectivity(scan) for scan in scans)
+    write_fc(arguments.out, series.subjects, fc, provenance)
     print(f"connectivity of {len(series)} subjects and {len(series.rois)} ROIs")
 
 

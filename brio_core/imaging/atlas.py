@@ -24,8 +24,9 @@ class Atlas:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the image file."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        """SHA-256 of the labels and of where they are."""
+        labels = np.ascontiguousarray(self.image.dataobj, np.int64)
+        return hashlib.sha256(labels.tobytes() + self.image.affine.tobytes()).hexdigest()
 
     def on_grid(self, image: nibabel.Nifti1Image) -> nibabel.Nifti1Image:
         """The labels on the grid of ``image``: nearest neighbour, the data stay as they are."""
@@ -47,23 +48,86 @@ class Atlas:
 
 def read_atlas(image_path: Path, names_path: Path | None, expected: int) -> Atlas:
     """Read an atlas and check that image, names and the expected number of ROIs agree."""
+    image, labels = _load(image_path)
+    if names_path is None:
+        names, centroids, hemispheres = _named(labels, {}), None, None
+    else:
+        names, centroids, hemispheres = _read_names(image_path, names_path, labels)
+    return _atlas(image_path, image, labels, names, expected, centroids, hemispheres)
+
+
+def fetch_atlas(setting: dict, cache: Path, expected: int) -> Atlas:
+    """An atlas of labels by nilearn's ``fetch_atlas_<name>``, from ``cache`` if it is there.
+
+    ``setting`` holds ``fetch`` (the name), ``options`` of the fetcher, and ``volume``, which
+    chooses one of several parcellations in a 4D file, counted from 0.
+    """
+    from nilearn import datasets
+
+    name, options = setting["fetch"], setting.get("options", {})
+    fetcher = getattr(datasets, f"fetch_atlas_{name}", None)
+    if fetcher is None:
+        known = [key.removeprefix("fetch_atlas_") for key in dir(datasets) if "fetch_atlas" in key]
+        raise BrioError(f"nilearn has no atlas {name!r}; choose one of {', '.join(known)}")
     try:
-        image = nibabel.load(image_path)
-        labels = _labels_of(image)
-    except (OSError, EOFError, ValueError, nibabel.filebasedimages.ImageFileError) as error:
-        raise BrioError(f"atlas image {image_path} cannot be read ({error}); replace it") from None
-    if image.ndim != 3:
+        found = fetcher(data_dir=str(cache), verbose=0, **options)
+    except (TypeError, ValueError) as error:
+        raise BrioError(f"source.atlas.options do not suit atlas {name!r}: {error}") from None
+    except OSError as error:
         raise BrioError(
-            f"atlas image {image_path} has {image.ndim} dimensions instead of 3; "
-            "save one volume of labels"
-        )
-    names, centroids, hemispheres = _read_names(image_path, names_path, labels)
+            f"atlas {name!r} could not be downloaded into {cache} ({error}); connect to the "
+            "network once, or name a label image under source.atlas.image"
+        ) from None
+    table = found.get("lut")
+    known = dict(zip(table["index"].astype(int), table["name"])) if table is not None else {}
+    maps = found.maps if isinstance(found.maps, nibabel.Nifti1Image) else Path(found.maps)
+    image, labels = _load(maps, setting.get("volume"), name)
+    return _atlas(Path(name), image, labels, _named(labels, known), expected)
+
+
+def _load(source, volume: int | None = None, name: str = "") -> tuple:
+    shown_as = source if isinstance(source, Path) else f"of {name}"
+    try:
+        image = nibabel.load(source) if isinstance(source, Path) else source
+        if volume is not None:
+            image = image.slicer[..., volume]
+        if image.ndim != 3:
+            raise BrioError(
+                f"atlas image {shown_as} has {image.ndim} dimensions instead of 3; "
+                "save one volume of labels, or choose one with source.atlas.volume"
+            )
+        return image, _labels_of(image)
+    except (
+        OSError, EOFError, ValueError, IndexError, nibabel.filebasedimages.ImageFileError,
+    ) as error:  # fmt: skip
+        raise BrioError(f"atlas image {shown_as} cannot be read ({error}); replace it") from None
+
+
+def _atlas(path, image, labels, names, expected, centroids=None, hemispheres=None) -> Atlas:
     if len(labels) != expected:
         raise BrioError(
-            f"atlas image {image_path} has {len(labels)} labels, but rois.expected is "
+            f"atlas image {path} has {len(labels)} labels, but rois.expected is "
             f"{expected}; correct one of them"
         )
-    return Atlas(image_path, image, labels, names, centroids, hemispheres)
+    if centroids is None:
+        centroids = _centroids(image, labels)
+    if hemispheres is None:
+        hemispheres = tuple({"_L": "L", "_R": "R"}.get(name[-2:], MISSING) for name in names)
+    return Atlas(path, image, labels, names, centroids, hemispheres)
+
+
+def _named(labels: np.ndarray, known: dict[int, str]) -> tuple[str, ...]:
+    return tuple(str(known.get(int(label), f"ROI {label}")) for label in labels)
+
+
+def _centroids(image: nibabel.Nifti1Image, labels: np.ndarray) -> np.ndarray:
+    """Mean position of the voxels of each label, in mm."""
+    volume = np.asanyarray(image.dataobj)
+    voxels = np.argwhere(volume != 0)
+    which = np.searchsorted(labels, volume[tuple(voxels.T)].astype(int))
+    sums = np.stack([np.bincount(which, axis, len(labels)) for axis in voxels.T], 1)
+    means = sums / np.bincount(which, minlength=len(labels))[:, None]
+    return nibabel.affines.apply_affine(image.affine, means).astype(np.float32)
 
 
 def _labels_of(image: nibabel.Nifti1Image) -> np.ndarray:
@@ -73,10 +137,8 @@ def _labels_of(image: nibabel.Nifti1Image) -> np.ndarray:
     return values[values != 0].astype(int)
 
 
-def _read_names(image_path: Path, names_path: Path | None, labels: np.ndarray):
-    unknown = np.full((len(labels), 3), np.nan, np.float32)
-    if names_path is None:
-        return tuple(f"ROI {label}" for label in labels), unknown, (MISSING,) * len(labels)
+def _read_names(image_path: Path, names_path: Path, labels: np.ndarray):
+    """Names and, where the table has them, centroids and hemispheres."""
     table = read_table(names_path)
     for column in ("index", "name"):
         if column not in table.columns:
@@ -92,13 +154,12 @@ def _read_names(image_path: Path, names_path: Path | None, labels: np.ndarray):
         ) from None
     table = table[table["index"] != 0].sort_values("index")
     _check_same(image_path, names_path, labels, table["index"].to_numpy())
+    centroids = hemispheres = None
     if {"x", "y", "z"} <= set(table.columns):
         text = table[["x", "y", "z"]].replace(MISSING, "nan")
         centroids = text.to_numpy().astype(np.float32)
-    else:
-        centroids = unknown
-    has_side = "hemisphere" in table.columns
-    hemispheres = tuple(table["hemisphere"]) if has_side else (MISSING,) * len(table)
+    if "hemisphere" in table.columns:
+        hemispheres = tuple(table["hemisphere"])
     return tuple(table["name"]), centroids, hemispheres
 
 

@@ -1,7 +1,7 @@
 """What every kind of source has in common."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,10 @@ class Unusable(Exception):
         self.frames = frames
 
 
+# Between the files of a scan that has several runs, in the column ``source``.
+RUN_SEPARATOR = ";"
+
+
 class AtlasMisfit(Unusable):
     """The atlas has labels without a voxel in an image: the fault of one of the two."""
 
@@ -30,6 +34,21 @@ class Scan:
     frames_before: int
     constant_rois: int
     names: tuple[str, ...] = ()
+    note: str = ""
+    source_sha256: str = ""
+
+
+def join_runs(scans: list[Scan]) -> Scan:
+    """Several runs as one scan, each standardised before: their levels must not correlate."""
+    parts = []
+    for scan in scans:
+        series = scan.series.astype(np.float64)
+        spread = series.std(axis=0)
+        varies = ~constant_columns(series)
+        parts.append((series - series.mean(axis=0)) * varies / np.where(varies, spread, 1))
+    series = np.concatenate(parts).astype(np.float32)
+    before = sum(scan.frames_before for scan in scans)
+    return Scan(series, before, int(constant_columns(series).sum()), scans[0].names)
 
 
 def finite_frames(values: np.ndarray) -> np.ndarray:
@@ -72,10 +91,22 @@ class Source:
 
     def check(self) -> None:
         """Raise if something that all scans need is wrong."""
+        from brio_core.imaging.regions import region_table
+
+        if table := self.dataset["rois"].get("names"):
+            region_table(table, self.dataset["rois"]["expected"])
 
     def scan_path(self, row: dict) -> Path:
         """The scan of one row of :meth:`table`; raises :class:`Unusable` if there can be none."""
         raise NotImplementedError
+
+    def scan_paths(self, row: dict) -> list[Path]:
+        """The runs of one row that are joined to its scan; most kinds of source have one."""
+        return [self.scan_path(row)]
+
+    def mean_fd(self, path: Path) -> float | None:
+        """Mean framewise displacement in mm, where the scan's own files tell."""
+        return None
 
     def repetition_time(self, path: Path) -> float | None:
         """Seconds between frames, where the scan's own files tell."""
@@ -85,12 +116,39 @@ class Source:
         """Read and clean one scan; raises :class:`Unusable` if that is impossible."""
         raise NotImplementedError
 
+    def read_runs(self, paths: list[Path], tr: float | None) -> Scan:
+        """The joined runs of a scan; unusable ones are left out as long as one is left."""
+        if len(paths) == 1:
+            return self.read(paths[0], tr)
+        scans, problems = [], []
+        for path in paths:
+            try:
+                scans.append(self.read(path, tr))
+            except Unusable as unusable:
+                problems.append(unusable)
+        if not scans:
+            raise problems[0]
+        if any(scan.series.shape[1] != scans[0].series.shape[1] for scan in scans):
+            raise Unusable("runs do not fit together: they have different numbers of ROIs")
+        left_out = f"; left out: {'; '.join(map(str, problems))}" if problems else ""
+        note = f"{len(scans)} of {len(paths)} runs joined{left_out}"
+        return replace(join_runs(scans), note=note)
+
     def rois(self, names: tuple[str, ...]):
         """The regions of the series, given the names that the scans themselves carry."""
         from brio_core.cohort import Rois
 
         expected = self.dataset["rois"]["expected"]
+        if table := self.dataset["rois"].get("names"):
+            from brio_core.imaging.regions import known_rois
+
+            return known_rois(table, expected, names)
         return Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
+
+    @property
+    def units(self) -> str:
+        """The units of the series."""
+        return "as in the files of the source"
 
     def provenance(self) -> dict:
         """What the series depend on beside the dataset's settings."""
@@ -108,6 +166,15 @@ class Source:
         return BrioError(
             f"the data of cohort {self.dataset['cohort']} are missing: {what}; {advice}"
         )
+
+    def file_name_part(self, value: str, role: str) -> str:
+        """``value`` if it can be part of the name of a file, and of nothing but a name."""
+        if value in (".", "..") or set(value) & set("/\\;\0") or len(value) > 200:
+            raise BrioError(
+                f"{self.table_path} has the {role} {value[:200]!r}, which cannot be part of a file "
+                "name; use letters, digits, '-' and '_'"
+            )
+        return value
 
     def inside(self, folder: Path, relative: str, origin: str) -> Path:
         """``folder / relative``, refusing paths that lead out of the folder.

@@ -1,10 +1,13 @@
 """One extract job: several candidates, of which a bad one never loses the others."""
 
+import hashlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from brio_core.errors import BrioError
-from brio_core.imaging.base import AtlasMisfit, Scan, Source, Unusable
+from brio_core.imaging.base import RUN_SEPARATOR, AtlasMisfit, Scan, Source, Unusable
 from brio_core.imaging.tables import MISSING
 
 
@@ -22,7 +25,7 @@ def extract_batch(
         read += isinstance(result, Scan)
         if isinstance(result, AtlasMisfit):
             misfits.append(str(result))
-        text = str(result) if isinstance(result, Unusable) else f"{len(result.series)} frames"
+        text = str(result) if isinstance(result, Unusable) else _told(result)
         print(f"{done}/{len(batch)} {candidate['subject']}: {text}", file=sys.stderr, flush=True)
         yield position, candidate["subject"], result
     if misfits and not read:
@@ -36,7 +39,25 @@ def _extract(source: Source, candidate: dict) -> Scan | Unusable:
     if candidate["excluded"]:
         return Unusable(candidate["excluded"])
     tr = None if candidate["tr"] == MISSING else float(candidate["tr"])
+    names = candidate["source"].split(RUN_SEPARATOR)
+    where = f"the file of subject {candidate['subject']}"
+    paths = [source.inside(source.data_dir, name, where) for name in names]
     try:
-        return source.read(source.data_dir / candidate["source"], tr)
+        scan = source.read_runs(paths, tr)
+        return replace(scan, source_sha256=_checksum(paths))
     except Unusable as unusable:
         return unusable
+
+
+def _checksum(paths: list[Path]) -> str:
+    """SHA-256 of the file of a scan, or of its runs one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _told(scan: Scan) -> str:
+    return f"{len(scan.series)} frames" + (f" ({scan.note})" if scan.note else "")

@@ -1,17 +1,27 @@
-"""Preprocessed images in a BIDS-derivatives layout, as fMRIPrep writes them."""
+"""Preprocessed images, or series of an atlas, in a BIDS-derivatives layout as of fMRIPrep."""
 
 import json
+import math
+import re
 from functools import cached_property
 from pathlib import Path
 
-from brio_core.imaging.base import Scan, Source
-from brio_core.imaging.tables import read_table
+from brio_core.errors import BrioError
+from brio_core.imaging.base import Scan, Source, Unusable
+from brio_core.imaging.bids_files import check_unique, matching
+from brio_core.imaging.joins import joined
+from brio_core.imaging.tables import MISSING, read_table
 
-_ENDING = "desc-preproc_bold.nii.gz"
+_IMAGES = (".nii.gz", ".nii")
+_SERIES = (".tsv", ".csv", ".1D", ".txt", ".npy", ".mat", ".h5")
 
 
 class BidsSource(Source):
-    """``participants.tsv`` and one preprocessed 4D image with a confounds table per subject."""
+    """``participants.tsv`` and preprocessed 4D images with their confounds, or ready series.
+
+    Of several runs, ``source.run`` takes one by its number; else ``source.runs`` says what is
+    done: ``first``, ``longest`` (the first of the longest), or ``join``.
+    """
 
     @property
     def table_path(self) -> Path:
@@ -19,42 +29,113 @@ class BidsSource(Source):
         return self.need(self.inside(self.root, name, "source.participants"))
 
     def table(self):
-        return read_table(self.table_path)
+        return joined(self, read_table(self.table_path))
 
     def check(self) -> None:
-        _ = self.atlas
+        confounds = self.settings.get("confounds") or {}
+        if confounds.get("strategy") and "denoise_strategy" in confounds:
+            raise BrioError(
+                f"source.confounds of cohort {self.dataset['cohort']} has strategy and "
+                "denoise_strategy; keep one of them"
+            )
+        if self._has_images:
+            _ = self.atlas
+        else:
+            super().check()
 
-    def scan_path(self, row: dict) -> Path:
-        subject = row[self.dataset["columns"]["subject"]]
-        subject = subject if subject.startswith("sub-") else f"sub-{subject}"
-        session, run = self.settings.get("session"), self.settings.get("run")
-        folder = f"{subject}/ses-{session}" if session else subject
-        entities = [subject, f"task-{self.settings['task']}", f"space-{self.settings['space']}"]
-        if session:
-            entities.insert(1, f"ses-{session}")
-        if run:
-            entities.insert(-1, f"run-{run}")
-        name = "_".join([*entities, _ENDING])
-        relative = f"{self.settings['derivatives']}/{folder}/func/{name}"
-        return self.inside(self.root, relative, f"the image of subject {subject}")
+    @property
+    def _has_images(self) -> bool:
+        return "timeseries" not in self.settings
+
+    def scan_paths(self, row: dict) -> list[Path]:
+        subject = self.file_name_part(row[self.dataset["columns"]["subject"]], "subject")
+        label = re.sub("[^A-Za-z0-9]", "", subject.removeprefix("sub-"))
+        folder = self.inside(
+            self.root, f"{self.settings['derivatives']}/sub-{label}", f"the folder of {subject}"
+        )
+        wanted = {"sub": label, "task": self.settings["task"], "space": self.settings["space"]}
+        wanted |= {key: str(value) for key, value in self.settings.get("entities", {}).items()}
+        if self.settings.get("run"):
+            wanted["run"] = self.settings["run"]
+        if self._has_images:
+            wanted |= {"desc": "preproc", "suffix": "bold"}
+        else:
+            wanted |= {key: str(value) for key, value in self.settings["timeseries"].items()}
+            wanted["suffix"] = "timeseries"
+        session = self.settings.get("session")
+        found = matching(folder, session, wanted, _IMAGES if self._has_images else _SERIES)
+        if not found:
+            return [self._expected(folder, session, wanted)]
+        check_unique(found)
+        return self._choose(found)
+
+    def _expected(self, folder: Path, session: str | None, wanted: dict[str, str]) -> Path:
+        """Where the scan would be: the name that a reason gives for a missing one."""
+        named = dict(wanted)
+        suffix = named.pop("suffix")
+        pairs = [f"{key}-{named.pop(key)}" for key in ("sub",)]
+        pairs += [f"ses-{session}"] if session else []
+        order = ("task", "run", "space")
+        pairs += [f"{key}-{named.pop(key)}" for key in order if key in named]
+        pairs += [f"{key}-{value}" for key, value in named.items()]
+        place = folder / f"ses-{session}" if session else folder
+        ending = _IMAGES[0] if self._has_images else _SERIES[0]
+        return place / "func" / f"{'_'.join([*pairs, suffix])}{ending}"
+
+    def _choose(self, runs: list[Path]) -> list[Path]:
+        rule = self.settings.get("runs", "first")
+        if rule == "join":
+            return runs
+        return [max(runs, key=self._frames) if rule == "longest" else runs[0]]
+
+    def _frames(self, path: Path) -> int:
+        """Frames of a scan, 0 if it cannot be read."""
+        try:
+            if self._has_images:
+                from brio_core.imaging.streaming import open_image
+
+                return open_image(path).shape[3]
+            return self.read(path, None).frames_before
+        except Unusable:
+            return 0
 
     def repetition_time(self, path: Path) -> float | None:
-        sidecar = path.with_name(path.name.removesuffix(".nii.gz") + ".json")
+        sidecar = path.with_name(path.name.partition(".")[0] + ".json")
         try:
-            return json.loads(sidecar.read_text(encoding="utf-8")).get("RepetitionTime")
-        except (OSError, ValueError, AttributeError):
+            described = json.loads(sidecar.read_text(encoding="utf-8"))
+            if "RepetitionTime" in described:
+                return described["RepetitionTime"]
+            return 1 / described["SamplingFrequency"]
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, ZeroDivisionError):
             return None
+
+    def mean_fd(self, path: Path) -> float | None:
+        """From fMRIPrep's confounds, whose first frame has no displacement."""
+        import pandas as pd
+
+        stem, column = path.name.partition("_space-")[0], "framewise_displacement"
+        for kind in ("timeseries", "regressors"):
+            confounds = path.with_name(f"{stem}_desc-confounds_{kind}.tsv")
+            try:
+                table = pd.read_csv(confounds, sep="\t", usecols=[column], na_values=[MISSING])
+                mean = float(table[column].mean())
+            except (OSError, ValueError, TypeError):
+                continue
+            return None if math.isnan(mean) else mean
+        return None
 
     @cached_property
     def atlas(self):
-        from brio_core.imaging.atlas import read_atlas
+        from brio_core.imaging.atlas import fetch_atlas, read_atlas
 
-        setting = self.settings["atlas"]
+        setting, expected = self.settings["atlas"], self.dataset["rois"]["expected"]
+        if "fetch" in setting:
+            return fetch_atlas(setting, self.data_dir / "atlases", expected)
         image = self.need(self.inside(self.root, setting["image"], "source.atlas.image"))
         names = setting.get("names")
         if names is not None:
             names = self.need(self.inside(self.root, names, "source.atlas.names"))
-        return read_atlas(image, names, self.dataset["rois"]["expected"])
+        return read_atlas(image, names, expected)
 
     @cached_property
     def _extractor(self):
@@ -66,17 +147,35 @@ class BidsSource(Source):
             self.settings.get("confounds"),
             self.settings.get("cleaning") or {},
             Rules.of(self.dataset).min_frames,
+            self.settings.get("averaging") or {},
         )
 
     def read(self, path: Path, tr: float | None) -> Scan:
-        return self._extractor.extract(path, tr)
+        if self._has_images:
+            return self._extractor.extract(path, tr)
+        from brio_core.imaging.series import series_scan
+
+        return series_scan(path, self.settings.get("variable"))
 
     def rois(self, names: tuple[str, ...]):
         from brio_core.cohort import Rois
 
+        if not self._has_images:
+            return super().rois(names)
         return Rois(self.atlas.names, self.atlas.centroids, self.atlas.hemispheres)
+
+    @property
+    def units(self) -> str:
+        standardised = str((self.settings.get("cleaning") or {}).get("standardize"))
+        if not self._has_images:
+            return super().units
+        if standardised.startswith("zscore"):
+            return "standard deviations of the region within the run"
+        return "percent signal change" if standardised == "psc" else "units of the image"
 
     def provenance(self) -> dict:
         from importlib.metadata import version
 
+        if not self._has_images:
+            return {}
         return {"atlas_sha256": self.atlas.checksum, "nilearn": version("nilearn")}

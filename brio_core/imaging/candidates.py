@@ -1,8 +1,11 @@
 """Candidate subjects: the rows of a source's table, checked and brought to common columns."""
 
+import math
+
 from brio_core.errors import BrioError
-from brio_core.imaging.base import Source, Unusable
-from brio_core.imaging.tables import MISSING, plain, read_table
+from brio_core.imaging.base import RUN_SEPARATOR, Source, Unusable
+from brio_core.imaging.inclusion import NOT_SELECTED, Rules, not_accepted
+from brio_core.imaging.tables import MISSING, plain, read_table, refuse_formula
 
 COLUMNS = (
     "subject",
@@ -24,13 +27,17 @@ def find_candidates(source: Source) -> list[dict]:
     """One mapping with the keys ``COLUMNS`` per candidate, in the order of the source's table."""
     table = source.table()
     columns = _checked_columns(source, table)
-    labels = _checked_labels(source, table, columns["label"])
-    candidates = [
-        _candidate(source, row, columns, labels) for row in table.to_dict(orient="records")
-    ]
+    rules = Rules.of(source.dataset)
+    rows = table.to_dict(orient="records")
+    chosen = [row[columns["label"]] for row in rows if not not_accepted(row, rules.select)]
+    labels = _checked_labels(source, chosen, columns["label"])
+    for row in rows:
+        for role, column in columns.items():
+            refuse_formula(row[column], f"{source.table_path}: the {role} of a subject")
+    candidates = [_candidate(source, row, columns, labels, rules) for row in rows]
     with_file = [candidate for candidate in candidates if candidate["source"] != MISSING]
     if with_file and all("missing file" in candidate["excluded"] for candidate in with_file):
-        example = source.data_dir / with_file[0]["source"]
+        example = source.data_dir / with_file[0]["source"].split(RUN_SEPARATOR)[0]
         raise source.missing(
             f"none of the scans that {source.table_path} lists is there "
             f"(the first would be {example})"
@@ -41,7 +48,12 @@ def find_candidates(source: Source) -> list[dict]:
 
 def read_candidates(path) -> list[dict]:
     """The rows of candidates.tsv."""
-    candidates = read_table(path).to_dict(orient="records")
+    table = read_table(path)
+    missing = [column for column in COLUMNS if column not in table.columns]
+    if missing or table.empty:
+        what = f"has no column {missing[0]!r}" if missing else "lists no subjects"
+        raise BrioError(f"{path} {what}; delete it and run the workflow again")
+    candidates = table.to_dict(orient="records")
     for candidate in candidates:
         if candidate["excluded"] == MISSING:
             candidate["excluded"] = ""
@@ -51,12 +63,20 @@ def read_candidates(path) -> list[dict]:
 def _checked_columns(source: Source, table) -> dict[str, str]:
     path, cohort = source.table_path, source.dataset["cohort"]
     columns = {role: name for role, name in source.dataset["columns"].items() if name}
-    for role, column in columns.items():
-        if column not in table.columns:
-            raise BrioError(
-                f"{path} has no column {column!r} (the {role}); add it, or name the right one "
-                f"under columns.{role} in the dataset file of cohort {cohort}"
-            )
+    absent = {role: name for role, name in columns.items() if name not in table.columns}
+    if absent:
+        named = " and no column ".join(f"{name!r} (the {role})" for role, name in absent.items())
+        raise BrioError(
+            f"{path} has no column {named}; add it, or name the right one under "
+            f"columns.{next(iter(absent))} in the dataset file of cohort {cohort}"
+        )
+    for rule in ("select", "quality"):
+        for column in source.dataset.get("inclusion", {}).get(rule, {}):
+            if column not in table.columns:
+                raise BrioError(
+                    f"{path} has no column {column!r}; correct inclusion.{rule} in the dataset "
+                    f"file of cohort {cohort}"
+                )
     for role in _REQUIRED:
         if role not in columns:
             raise BrioError(
@@ -80,19 +100,19 @@ def _checked_columns(source: Source, table) -> dict[str, str]:
     return columns
 
 
-def _checked_labels(source: Source, table, column: str) -> dict[str, str]:
+def _checked_labels(source: Source, values: list[str], column: str) -> dict[str, str]:
     """Which label text is class 1 and which class 0; anything but these two is an error."""
     path = source.table_path
     setting = source.dataset["label"]
     labels = {str(setting["positive"]): "1", str(setting["negative"]): "0"}
     wanted = " and ".join(repr(value) for value in labels)
-    present = sorted(set(table[column]) - {MISSING})
+    present = sorted(set(values) - {MISSING})
     others = [value for value in present if value not in labels]
     if others:
         raise BrioError(
             f"column {column!r} of {path} is not two-valued: besides {wanted} it holds "
-            f"{', '.join(map(repr, others))}; remove these rows or correct label.positive and "
-            "label.negative"
+            f"{', '.join(map(repr, others))}; choose among the rows with inclusion.select, or "
+            "correct label.positive and label.negative"
         )
     absent = [value for value in labels if value not in present]
     if absent:
@@ -103,35 +123,68 @@ def _checked_labels(source: Source, table, column: str) -> dict[str, str]:
     return labels
 
 
-def _candidate(source: Source, row: dict, columns: dict, labels: dict) -> dict:
+def _candidate(source: Source, row: dict, columns: dict, labels: dict, rules: Rules) -> dict:
     candidate = {
         role: row[columns[role]] if role in columns else MISSING
         for role in (*_REQUIRED, *_OPTIONAL)
     }
     candidate["label"] = labels.get(candidate["label"], MISSING)
     candidate["source"], candidate["excluded"] = MISSING, ""
-    reasons = [
-        f"missing phenotype: no {columns[role]}"
-        for role in ("site", "label")
-        if candidate[role] == MISSING
-    ]
+    if refused := not_accepted(row, rules.select):
+        candidate["excluded"] = f"{NOT_SELECTED}: {refused}"
+        return candidate
+    reasons = []
+    if refused := not_accepted(row, rules.quality):
+        reasons.append(f"failed quality control: {refused}")
     try:
-        path = source.scan_path(row)
-        candidate["source"] = path.relative_to(source.data_dir).as_posix()
-        if not path.exists():
-            raise Unusable(f"missing file: {candidate['source']}")
-        if path.stat().st_size == 0:
-            raise Unusable(f"empty file: {candidate['source']}")
-        candidate["tr"] = _repetition_time(source, path, candidate)
+        paths = source.scan_paths(row)
+        names = [path.relative_to(source.data_dir).as_posix() for path in paths]
+        candidate["source"] = RUN_SEPARATOR.join(names)
+        for path, name in zip(paths, names):
+            if not path.exists():
+                raise Unusable(f"missing file: {name}")
+        # One empty run of several is left out when the scan is read.
+        if not any(path.stat().st_size for path in paths):
+            raise Unusable(f"empty file: {names[0]}")
+        candidate["tr"] = _repetition_time(source, paths, candidate)
+        if candidate["mean_fd"] == MISSING:
+            candidate["mean_fd"] = _mean_fd(source, paths)
+        _check_motion(candidate["mean_fd"], rules.max_mean_fd)
     except Unusable as unusable:
         reasons.append(str(unusable))
-    candidate["excluded"] = "; ".join(reasons)
+    # Last, because the files of a scan may tell what the table does not.
+    missing = [
+        f"missing phenotype: no {columns.get(role, role)}"
+        for role in dict.fromkeys(("site", "label", *rules.required))
+        if candidate[role] == MISSING
+    ]
+    candidate["excluded"] = "; ".join([*missing, *reasons])
     return candidate
 
 
-def _repetition_time(source: Source, path, candidate: dict) -> str:
+def _mean_fd(source: Source, paths) -> str:
+    """Over all runs, from the scans' own files."""
+    found = [source.mean_fd(path) for path in paths]
+    return MISSING if None in found else f"{sum(found) / len(found):.6g}"
+
+
+def _check_motion(mean_fd: str, most: float | None) -> None:
+    if most is None:
+        return
+    try:
+        value = float(mean_fd)
+    except ValueError:
+        raise Unusable(f"unknown head motion: mean framewise displacement is {mean_fd}") from None
+    if value > most:
+        raise Unusable(f"too much head motion: {value:g} mm on average, at most {most:g}")
+
+
+def _repetition_time(source: Source, paths, candidate: dict) -> str:
     """Seconds from the scan's own files, else from the table, else from the dataset's ``tr``."""
-    tr = source.repetition_time(path)
+    found = {source.repetition_time(path) for path in paths}
+    if len(found) > 1:
+        raise Unusable(f"runs do not fit together: repetition times {sorted(map(str, found))}")
+    tr = found.pop()
     if tr is None and candidate["tr"] != MISSING:
         tr = candidate["tr"]
     if tr is None:
@@ -140,7 +193,7 @@ def _repetition_time(source: Source, path, candidate: dict) -> str:
     if tr is None:
         return MISSING
     try:
-        valid = float(tr) > 0
+        valid = 0 < float(tr) < math.inf
     except (TypeError, ValueError):
         valid = False
     if not valid:

@@ -2,19 +2,19 @@
 
 import gc
 import warnings
-import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nibabel
 import numpy as np
-from nilearn.interfaces.fmriprep import load_confounds
+from nilearn.interfaces.fmriprep import load_confounds, load_confounds_strategy
 from nilearn.maskers import NiftiLabelsMasker
 from nilearn.signal import clean
 
 from brio_core.imaging.atlas import Atlas, shown
 from brio_core.imaging.base import AtlasMisfit, Scan, Unusable, constant_columns
 from brio_core.imaging.inclusion import too_few_frames
+from brio_core.imaging.streaming import IMAGE_ERRORS, LabelMeans, can_stream, open_image, unreadable
 
 
 @dataclass
@@ -25,28 +25,33 @@ class Extractor:
     ----------
     atlas : Atlas
     confounds : dict or None
-        Arguments of ``nilearn.interfaces.fmriprep.load_confounds``; None regresses nothing out.
+        Arguments of ``nilearn.interfaces.fmriprep.load_confounds``, or of
+        ``load_confounds_strategy`` if ``denoise_strategy`` is one of them; None regresses nothing
+        out.
     cleaning : dict
         ``detrend``, ``standardize``, ``high_pass`` and ``low_pass`` of ``nilearn.signal.clean``.
     min_frames : int
         A scan with fewer finite frames is not cleaned.
+    averaging : dict
+        ``statistic`` and ``smoothing_fwhm`` of the masker, and ``reader``: ``stream``, ``masker``,
+        or ``auto``, which streams unless something needs the whole image.
     """
 
     atlas: Atlas
     confounds: dict | None
     cleaning: dict
     min_frames: int
+    averaging: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        self._grid, self._masker = None, None
+        self._grid, self._labels, self._masker, self._means = None, None, None, None
         # nilearn collects garbage whenever it touches an image; frozen, the imported modules are
         # not searched each time (0.04 instead of 0.3 s for a demo scan).
         gc.freeze()
 
     def extract(self, path: Path, tr: float | None) -> Scan:
         """Label means, cleaned; frames with a non-finite voxel in any ROI are dropped first."""
-        image = _load(path)
-        means, finite = self.label_means(image)
+        means, finite = self.label_means(path)
         kept = np.flatnonzero(finite)
         confounds, unscrubbed = self._load_confounds(path, len(means))
         if unscrubbed is not None:
@@ -58,42 +63,74 @@ class Extractor:
         series[:, constant] = 0
         return Scan(series.astype(np.float32), len(means), int(constant.sum()), self.atlas.names)
 
-    def label_means(self, image: nibabel.Nifti1Image) -> tuple[np.ndarray, np.ndarray]:
-        """Mean over the voxels of each label, and which frames are finite in all of them.
+    def label_means(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
+        """Mean over the voxels of each label, and which frames are finite in all of them."""
+        image = open_image(path)
+        self._prepare(image)
+        if self.streams and can_stream(image):
+            means, finite = self._means.read(path, image)
+        else:
+            means, finite = self._masked_means(path, image)
+        # The cleaning would spread one bad frame over all others.
+        return np.where(finite[:, None], means, 0), finite
 
-        The masker turns non-finite voxels into zeros without a word, so they are looked for here.
-        """
+    @property
+    def streams(self) -> bool:
+        """Whether one volume after the other is enough."""
+        whole = self.averaging.get("smoothing_fwhm") is not None
+        whole |= self.averaging.get("statistic", "mean") != "mean"
+        reader = self.averaging.get("reader", "auto")
+        return reader == "stream" or (reader == "auto" and not whole)
+
+    def _masked_means(self, path: Path, image) -> tuple[np.ndarray, np.ndarray]:
+        """By nilearn's masker, which turns non-finite voxels into zeros without a word."""
+        try:
+            values = image.get_fdata(dtype=np.float32)
+        except IMAGE_ERRORS as error:
+            raise unreadable(path, error) from None
+        loaded = nibabel.Nifti1Image(values, image.affine)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            masker = self._masker_for(image)
-            inside = np.asanyarray(masker.labels_img_.dataobj) != 0
-            finite = np.isfinite(np.asanyarray(image.dataobj)[inside]).all(axis=0)
-            means = masker.transform(image)
+            if self._masker is None:
+                self._masker = NiftiLabelsMasker(
+                    self._labels,
+                    strategy=self.averaging.get("statistic", "mean"),
+                    smoothing_fwhm=self.averaging.get("smoothing_fwhm"),
+                    standardize=None,
+                    resampling_target="data",
+                    verbose=0,
+                ).fit(loaded)
+            inside = np.asanyarray(self._masker.labels_img_.dataobj) != 0
+            finite = np.isfinite(values[inside]).all(axis=0)
+            means = self._masker.transform(loaded)
         return np.asarray(means, np.float64), finite
 
-    def _masker_for(self, image: nibabel.Nifti1Image):
-        """A masker with the labels on the grid of the image; most cohorts have one grid."""
+    def _prepare(self, image: nibabel.Nifti1Image) -> None:
+        """Put the labels on the grid of the image; most cohorts have one grid."""
         grid = (image.shape[:3], image.affine.tobytes())
-        if grid != self._grid:
+        if grid == self._grid:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             labels = self.atlas.on_grid(image)
-            if lost := self.atlas.lost_labels(labels):
-                raise AtlasMisfit(
-                    f"atlas does not fit: label(s) {shown(lost)} of {self.atlas.path.name} have no "
-                    "voxel in the image"
-                )
-            self._masker = NiftiLabelsMasker(
-                labels, standardize=None, resampling_target="data", verbose=0
-            ).fit(image)
-            self._grid = grid
-        return self._masker
+        if lost := self.atlas.lost_labels(labels):
+            raise AtlasMisfit(
+                f"atlas does not fit: label(s) {shown(lost)} of {self.atlas.path.name} have no "
+                "voxel in the image"
+            )
+        self._grid, self._labels, self._masker = grid, labels, None
+        self._means = LabelMeans.of(np.asanyarray(labels.dataobj))
 
     def _load_confounds(self, path: Path, frames: int):
-        if not (self.confounds and self.confounds["strategy"]):
-            return None, None
-        settings = dict(self.confounds)
-        strategy = tuple(settings.pop("strategy"))
+        settings = dict(self.confounds or {})
+        strategy = tuple(settings.pop("strategy", ()))
         try:
-            confounds, unscrubbed = load_confounds(str(path), strategy=strategy, **settings)
+            if "denoise_strategy" in settings:
+                confounds, unscrubbed = load_confounds_strategy(str(path), **settings)
+            elif strategy:
+                confounds, unscrubbed = load_confounds(str(path), strategy=strategy, **settings)
+            else:
+                return None, None
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise Unusable(f"unusable confounds: {error}") from None
         if len(confounds) != frames:
@@ -119,21 +156,3 @@ class Extractor:
                 )
         except ValueError as error:
             raise Unusable(f"cannot be cleaned: {error}", len(means), len(kept)) from None
-
-
-def _load(path: Path) -> nibabel.Nifti1Image:
-    """The image with its data in memory, as single precision."""
-    try:
-        image = nibabel.load(path)
-        values = image.get_fdata(dtype=np.float32)
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        zlib.error,
-        nibabel.filebasedimages.ImageFileError,
-    ) as error:
-        raise Unusable(f"unreadable image: {path.name} ({error or type(error).__name__})") from None
-    if values.ndim != 4:
-        raise Unusable(f"unreadable image: {path.name} has {values.ndim} dimensions instead of 4")
-    return nibabel.Nifti1Image(values, image.affine)

@@ -1,7 +1,8 @@
 """Who is kept and why not: the one place with the rules of exclusion."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from brio_core.errors import BrioError
 from brio_core.imaging.parts import Outcome
@@ -22,17 +23,40 @@ MIN_SITES = 5
 
 @dataclass(frozen=True)
 class Rules:
-    """The thresholds of a dataset's YAML; ``max_constant_rois`` is a fraction of the ROIs."""
+    """``inclusion`` of a dataset's YAML; ``max_constant_rois`` is a fraction of the ROIs.
+
+    ``duplicates`` says whether of equal scans the ``first`` in the table is kept or ``none``.
+    ``select`` and ``quality`` say which values of a column of the source's table are accepted, and
+    ``required`` which phenotypes must be known. These and ``max_mean_fd`` (mm) are applied before
+    scans are read, the others after.
+    """
 
     rois: int
     min_frames: int = 60
     max_constant_rois: float = 0.5
     min_subjects_per_class: int = 4
+    duplicates: str = "first"
+    max_mean_fd: float | None = None
+    required: Sequence[str] = ()
+    select: Mapping[str, Sequence] = field(default_factory=dict)
+    quality: Mapping[str, Sequence] = field(default_factory=dict)
 
     @classmethod
     def of(cls, dataset: dict) -> "Rules":
         """Read them from the dataset's mapping."""
         return cls(rois=dataset["rois"]["expected"], **dataset.get("inclusion", {}))
+
+
+# What stands before the colon for rows that were never meant: no fault of the subject.
+NOT_SELECTED = "not selected"
+
+
+def not_accepted(row: dict, accepted: Mapping[str, Sequence]) -> str:
+    """``column is value`` for the first column whose value is not accepted, or an empty text."""
+    for column, values in accepted.items():
+        if row[column] not in map(str, values):
+            return f"{column} is {row[column]}"
+    return ""
 
 
 def too_few_frames(frames: int, min_frames: int) -> str:
@@ -47,14 +71,14 @@ def exclusion_reasons(
 ) -> dict[str, str]:
     """The reason per candidate, empty for those kept.
 
-    Subjects are judged first, each by its own scan; then duplicates, of which the one that stands
-    first in the table stays; then whole sites by the subjects they have left.
+    Subjects are judged first, each by its own scan; then duplicates; then whole sites by the
+    subjects they have left.
     """
     reasons = {
         candidate["subject"]: candidate["excluded"] or _scan_reason(outcome, rules)
         for candidate, outcome in zip(candidates, outcomes)
     }
-    _compare_scans(outcomes, reasons)
+    _compare_scans(outcomes, reasons, rules.duplicates)
     _judge_sites(candidates, reasons, rules)
     return reasons
 
@@ -72,20 +96,20 @@ def _scan_reason(outcome: Outcome, rules: Rules) -> str:
     return ""
 
 
-def _compare_scans(outcomes: list[Outcome], reasons: dict[str, str]) -> None:
-    """Exclude second copies of a scan and scans whose ROIs are named unlike those of the first."""
+def _compare_scans(outcomes: list[Outcome], reasons: dict[str, str], duplicates: str) -> None:
+    """Exclude copies of a scan and scans whose ROIs are named unlike those of the first."""
+    usable = [outcome for outcome in outcomes if not reasons[outcome.subject]]
     first: dict[str, str] = {}
-    reference: Outcome | None = None
-    for outcome in outcomes:
-        if reasons[outcome.subject]:
-            continue
+    for outcome in usable:
         original = first.setdefault(outcome.checksum, outcome.subject)
         if original != outcome.subject:
             reasons[outcome.subject] = f"duplicate scan: same series as {original}"
-        elif outcome.names:
-            reference = reference or outcome
-            if outcome.names != reference.names:
-                reasons[outcome.subject] = f"other ROI names: not those of {reference.subject}"
+            if duplicates == "none" and not reasons[original]:
+                reasons[original] = f"duplicate scan: same series as {outcome.subject}"
+    named = [outcome for outcome in usable if outcome.names and not reasons[outcome.subject]]
+    for outcome in named:
+        if outcome.names != named[0].names:
+            reasons[outcome.subject] = f"other ROI names: not those of {named[0].subject}"
 
 
 def _judge_sites(candidates: list[dict], reasons: dict[str, str], rules: Rules) -> None:
@@ -109,7 +133,11 @@ def _judge_sites(candidates: list[dict], reasons: dict[str, str], rules: Rules) 
 
 def stop_if_bad(reasons: dict[str, str], cohort: str) -> None:
     """Under ``on_bad_subject: stop``, name the first subjects that would be excluded."""
-    bad = [f"{subject}: {reason}" for subject, reason in reasons.items() if reason]
+    bad = [
+        f"{subject}: {reason}"
+        for subject, reason in reasons.items()
+        if reason and _kind(reason) != NOT_SELECTED
+    ]
     if bad:
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
         raise BrioError(

@@ -6,12 +6,13 @@ One group per candidate, called by its position in candidates.tsv, with the attr
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from brio_core import sealed
 from brio_core.errors import BrioError
 from brio_core.files import atomic
 from brio_core.imaging.base import Scan, Unusable
@@ -31,34 +32,45 @@ class Outcome:
     constant_rois: int = -1
     checksum: str = ""
     names: tuple[str, ...] = ()
+    source_sha256: str = ""
+
+
+def outcome_of(subject: str, result: Scan | Unusable) -> Outcome:
+    """What extraction found out about one candidate."""
+    if isinstance(result, Unusable):
+        counts = {"frames_before": result.frames_before, "frames_after": result.frames}
+        known = {name: count for name, count in counts.items() if count is not None}
+        return Outcome(subject, str(result), **known)
+    return Outcome(
+        subject,
+        frames_before=result.frames_before,
+        frames_after=len(result.series),
+        rois=result.series.shape[1],
+        constant_rois=result.constant_rois,
+        checksum=hashlib.sha256(result.series.astype(np.float32).tobytes()).hexdigest(),
+        source_sha256=result.source_sha256,
+        names=result.names,
+    )
+
+
+def sources_checksum(outcomes: Iterable[Outcome]) -> str:
+    """One SHA-256 for the source files of several subjects."""
+    lines = sorted(f"{outcome.source_sha256}  {outcome.subject}\n" for outcome in outcomes)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def write_part(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusable]]) -> None:
     """Write (position, subject, result) triples one after the other."""
-    with atomic(path) as temporary, h5py.File(temporary, "w") as store:
+    with atomic(path) as temporary, sealed.create(temporary) as store:
         store.attrs["format"] = _FORMAT
         for position, subject, result in results:
             group = store.create_group(f"{position:06d}")
-            group.attrs.update(subject=subject, reason="")
-            if isinstance(result, Unusable):
-                group.attrs["reason"] = str(result)
-                _set(group, frames_before=result.frames_before, frames_after=result.frames)
-                continue
-            series = np.ascontiguousarray(result.series, np.float32)
-            group["series"] = series
-            group.create_dataset("names", data=list(result.names), dtype=h5py.string_dtype())
-            group.attrs["checksum"] = hashlib.sha256(series.tobytes()).hexdigest()
-            _set(
-                group,
-                frames_before=result.frames_before,
-                frames_after=len(series),
-                rois=series.shape[1],
-                constant_rois=result.constant_rois,
-            )
-
-
-def _set(group: h5py.Group, **counts: int | None) -> None:
-    group.attrs.update({name: count for name, count in counts.items() if count is not None})
+            facts = asdict(outcome_of(subject, result))
+            names = facts.pop("names")
+            group.attrs.update(facts)
+            if isinstance(result, Scan):
+                group["series"] = np.ascontiguousarray(result.series, np.float32)
+                group.create_dataset("names", data=list(names), dtype=h5py.string_dtype())
 
 
 class Parts:
@@ -89,6 +101,7 @@ class Parts:
 
 
 def _open(path: Path) -> h5py.File:
+    sealed.check(path)
     try:
         store = h5py.File(path, "r")
     except OSError:

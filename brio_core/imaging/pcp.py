@@ -32,7 +32,7 @@ class PcpSource(Source):
         return self.need(self.root / "ABIDE_pcp" / _PHENOTYPES)
 
     def table(self):
-        table = read_table(self.table_path, ",")
+        table = read_table(self.table_path)
         for column in ("FILE_ID", "SUB_ID"):
             if column not in table.columns:
                 raise BrioError(
@@ -53,6 +53,7 @@ class PcpSource(Source):
         filtered = "filt" if self.settings["band_pass_filtering"] else "nofilt"
         regressed = "global" if self.settings["global_signal_regression"] else "noglobal"
         folder = f"ABIDE_pcp/{self.settings['pipeline']}/{filtered}_{regressed}"
+        self.file_name_part(row["FILE_ID"], "FILE_ID")
         name = f"{row['FILE_ID']}_{self.settings['derivative']}.1D"
         return self.inside(self.root, f"{folder}/{name}", f"FILE_ID {row['FILE_ID']}")
 

@@ -1,21 +1,25 @@
-"""ROI series that a lab already has: one text table or .npy file per subject."""
+"""ROI series that a lab already has: one file per subject, as text or as an array."""
 
 import csv
 from pathlib import Path
 
 import numpy as np
 
+from brio_core.errors import BrioError
+from brio_core.imaging.arrays import read_array
 from brio_core.imaging.base import Scan, Source, Unusable, constant_columns, finite_frames
-from brio_core.imaging.tables import read_table
+from brio_core.imaging.joins import joined
+from brio_core.imaging.tables import MISSING, read_table
 
 _SEPARATORS = {".1D": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
+_ARRAYS = (".npy", ".mat", ".h5")
 
 
 class SeriesSource(Source):
     """``participants.tsv`` and one file of frames by ROIs per subject.
 
     ``source.pattern`` may use ``{subject}`` and ``{site}``, for example
-    ``series/{site}/{subject}.tsv``.
+    ``series/{site}/{subject}.tsv``; ``source.variable`` names the array in .mat and .h5 files.
     """
 
     @property
@@ -24,47 +28,59 @@ class SeriesSource(Source):
         return self.need(self.inside(self.root, name, "source.participants"))
 
     def table(self):
-        return read_table(self.table_path, "," if self.table_path.suffix == ".csv" else "\t")
+        return joined(self, read_table(self.table_path))
 
     def scan_path(self, row: dict) -> Path:
         columns = self.dataset["columns"]
+        pattern = self.settings["pattern"]
         values = {role: row[columns[role]] for role in ("subject", "site")}
-        relative = self.settings["pattern"].format(**values)
+        for role, value in values.items():
+            if f"{{{role}" not in pattern:
+                continue
+            if value == MISSING:
+                raise Unusable(f"missing file: its name needs the {role}")
+            self.file_name_part(value, role)
+        try:
+            relative = pattern.format(**values)
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise BrioError(
+                f"source.pattern of cohort {self.dataset['cohort']} is {pattern!r}, but may only "
+                f"use {{subject}} and {{site}} ({error})"
+            ) from None
         return self.inside(self.root, relative, f"the file of subject {values['subject']}")
 
     def read(self, path: Path, tr: float | None) -> Scan:
-        return series_scan(path)
+        return series_scan(path, self.settings.get("variable"))
 
 
-def series_scan(path: Path) -> Scan:
+def series_scan(path: Path, variable: str | None = None) -> Scan:
     """Read one file; frames with a non-finite value are dropped jointly over all ROIs."""
-    values, names = read_series_file(path)
+    return clean_scan(*read_series_file(path, variable))
+
+
+def clean_scan(values: np.ndarray, names: tuple[str, ...] = ()) -> Scan:
+    """Drop the frames that are not finite in every ROI, and set constant ROIs to zero.
+
+    A ROI without a single finite value is missing, and counts as constant: it must not cost the
+    frames of the others.
+    """
+    with np.errstate(over="ignore"):  # what single precision cannot hold is not finite
+        values = values.astype(np.float32)
+    values[:, ~np.isfinite(values).any(axis=0)] = 0
     kept = values[finite_frames(values)]
     constant = constant_columns(kept)
     kept[:, constant] = 0
-    return Scan(kept.astype(np.float32), len(values), int(constant.sum()), names)
+    return Scan(kept, len(values), int(constant.sum()), names)
 
 
-def read_series_file(path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
+def read_series_file(path: Path, variable: str | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
     """Values (frames, ROIs) in double precision and the ROI names of the header, if any."""
-    if path.suffix == ".npy":
-        return _read_npy(path), ()
+    if path.suffix in _ARRAYS:
+        return read_array(path, variable), ()
     if path.suffix not in _SEPARATORS:
-        raise Unusable(f"unknown file type: {path.name} is none of .npy {' '.join(_SEPARATORS)}")
+        known = " ".join((*_SEPARATORS, *_ARRAYS))
+        raise Unusable(f"unknown file type: {path.name} is none of {known}")
     return _read_text(path, _SEPARATORS[path.suffix])
-
-
-def _read_npy(path: Path) -> np.ndarray:
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise Unusable(f"unreadable file: {path.name} ({error})") from None
-    if values.ndim != 2 or values.dtype.kind not in "fiu":
-        raise Unusable(
-            f"unreadable file: {path.name} holds a {values.ndim}-dimensional {values.dtype} array "
-            "instead of numbers, frames by ROIs"
-        )
-    return values.astype(np.float64)
 
 
 def _read_text(path: Path, separator: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -73,7 +89,7 @@ def _read_text(path: Path, separator: str) -> tuple[np.ndarray, tuple[str, ...]]
     try:
         skipped, names = _header(path, separator)
         table = pd.read_csv(path, sep=separator, header=None, skiprows=skipped, na_values=["n/a"])
-        values = table.to_numpy(np.float64)
+        values = table.to_numpy(np.float64, copy=True)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError) as error:
         raise Unusable(f"unreadable file: {path.name} ({error})") from None
     return values, names if len(names) == values.shape[1] else ()

@@ -9,20 +9,15 @@ from brio_core.imaging.base import Source
 # Named and not imported, because nilearn is slow to import and only some kinds need it.
 KINDS = {
     "bids": ("brio_core.imaging.bids", "BidsSource"),
+    "dpabi": ("brio_core.imaging.dpabi", "DpabiSource"),
     "pcp": ("brio_core.imaging.pcp", "PcpSource"),
     "series": ("brio_core.imaging.series", "SeriesSource"),
 }
-PLANNED = ("dpabi",)
 
 
 def open_source(dataset: dict, data_dir: str | Path) -> Source:
     """The source that a dataset's YAML describes."""
     kind = dataset["source"]["kind"]
-    if kind in PLANNED:
-        raise BrioError(
-            f"cohort {dataset['cohort']} has source kind {kind!r}, which is not built yet; "
-            "leave the cohort out of `cohorts`, or convert it to kind 'series'"
-        )
     if kind not in KINDS:
         raise BrioError(
             f"cohort {dataset['cohort']} has the unknown source kind {kind!r}; "

@@ -77,6 +77,16 @@ def test_first_of_two_copies_stays_unless_it_is_bad(cohort):
     assert reasons["C0"] == "duplicate scan: same series as B0"
 
 
+def test_none_of_several_copies_stays_if_the_rule_says_so(cohort):
+    candidates, outcomes = cohort
+    for subject in ("A0", "B0", "C0"):
+        _change(outcomes, subject, checksum="same")
+    rules = Rules(10, 50, 0.2, 1, duplicates="none")
+    reasons = exclusion_reasons(candidates, outcomes, rules)
+    assert {subject for subject, reason in reasons.items() if reason} == {"A0", "B0", "C0"}
+    assert reasons["A0"] == "duplicate scan: same series as B0"
+
+
 def test_scans_without_names_go_with_any(cohort):
     candidates, outcomes = cohort
     _change(outcomes, "A0", names=())
@@ -122,6 +132,14 @@ def test_stop_names_the_first_subjects(cohort):
     reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
     with pytest.raises(BrioError, match=r"4 of 24 .* \(A0: too few frames.*; and 1 more\)"):
         stop_if_bad(reasons, "c")
+
+
+def test_rows_that_were_never_meant_do_not_stop(cohort):
+    candidates, outcomes = cohort
+    candidates[0]["excluded"] = "not selected: diag is 4"
+    reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
+    assert reasons["A0"] == "not selected: diag is 4"
+    stop_if_bad(reasons, "c")
 
 
 def test_too_few_sites_and_nothing_left(cohort):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from brio_core.cohort import read_series, read_table
+from brio_core.cohort import read_fc, read_series, read_table
 from brio_core.imaging.candidates import find_candidates
 from brio_core.imaging.series import series_scan
 from brio_core.imaging.sources import open_source
@@ -125,3 +125,55 @@ def test_original_files():
     assert scans["Caltech_0051478"].constant_rois == 118
     first, second = scans["UM_1_0050279"], scans["UM_1_0050286"]
     assert first.series.tobytes() == second.series.tobytes()
+
+
+@pytest.fixture(scope="module")
+def real_cohort(tmp_path_factory):
+    """All 1,035 scans of ABIDE in the project's layout, from the compact file of the test data."""
+    if "BRIO_TEST_DATA" not in os.environ:
+        pytest.skip("BRIO_TEST_DATA does not name a folder with the cohort")
+    folder = Path(os.environ["BRIO_TEST_DATA"])
+    root = tmp_path_factory.mktemp("real") / "abide" / "ABIDE_pcp"
+    scans = root / "cpac" / "filt_global"
+    scans.mkdir(parents=True)
+    shutil.copy(folder / "Phenotypic_V1_0b_preprocessed1.csv", root)
+    with np.load(folder / "abide_cc200_compact.npz") as stored:
+        bold = np.cumsum(stored["bold_delta"], axis=0, dtype=np.int32) * float(stored["step"])
+        cuts, subjects = stored["offsets"], stored["subject"]
+    series = {str(name): bold[cuts[i] : cuts[i + 1]] for i, name in enumerate(subjects)}
+    for name, values in series.items():
+        _write_scan(scans / f"{name}_rois_cc200.1D", values)
+    return root.parents[1], series
+
+
+@pytest.mark.cohort
+@pytest.mark.slow
+def test_whole_cohort_from_files_to_connectivity(
+    real_cohort, load_dataset, run_cohort, run_script, tmp_path
+):
+    """Every row is accounted for, and every matrix is what numpy makes of the scan."""
+    data_dir, series = real_cohort
+    result = run_cohort(load_dataset("abide-cc200"), data_dir, tmp_path)
+    assert result.returncode == 0, result.stderr
+    arguments = ("--series", tmp_path / "series.h5", "--out", tmp_path / "fc.h5")
+    assert run_script("connect", *arguments).returncode == 0
+    table = read_table(tmp_path / "inclusion.tsv")
+    assert len(table) == 1112 and (table["kept"] == "yes").sum() == 1033
+    reasons = table[table["kept"] == "no"].set_index("subject")["reason"]
+    kinds = reasons.str.split(":").str[0].value_counts()
+    assert kinds.to_dict() == {
+        "no scan in the release": 77, "duplicate scan": 1, "too many constant ROIs": 1,
+    }  # fmt: skip
+    assert reasons["UM_1_0050286"] == "duplicate scan: same series as UM_1_0050279"
+    assert reasons["Caltech_0051478"].startswith("too many constant ROIs: 118 of 200")
+    # Of the 1,035 scans 46 have a region without signal; one of these was excluded above.
+    kept = table[table["kept"] == "yes"]
+    assert (kept["constant_rois"] != "0").sum() == 45
+    subjects, fc = read_fc(tmp_path / "fc.h5")
+    assert len(subjects) == 1033 and np.isfinite(fc).all()
+    for subject, matrix in zip(subjects, fc):
+        values = series[subject]
+        varies = np.ptp(values, axis=0) > 0
+        expected = np.arctanh(np.corrcoef(values[:, varies].T) - np.eye(varies.sum()))
+        np.testing.assert_allclose(matrix[np.ix_(varies, varies)], expected, atol=1e-5)
+        assert not matrix[~varies].any() and not matrix[:, ~varies].any()

@@ -1,0 +1,54 @@
+"""Check a dataset file and the data it describes: read everything, write nothing.
+
+Prints the inclusion table, the counts per site and reason, and every problem. Exit code 1 if the
+workflow could not run on this cohort.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from brio_core.cli import run
+from brio_core.errors import BrioError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def read_dataset(path: Path) -> dict:
+    """The dataset file with all defaults, checked as the workflow would."""
+    # The schemas belong to the workflow, which is no installed package.
+    sys.path.insert(0, str(ROOT))
+    from workflow.lib.files import ConfigurationError, read_yaml
+    from workflow.lib.schema import check, filled, schema
+
+    try:
+        dataset = read_yaml(path)
+        check(dataset, schema("dataset"), str(path))
+    except ConfigurationError as error:
+        raise BrioError(str(error)) from None
+    return filled(dataset, schema("dataset"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dataset", type=Path, help="dataset file, such as my.yaml")
+    parser.add_argument("--data-dir", default="data", help="the folder of all cohorts (data)")
+    arguments = parser.parse_args()
+    dataset = read_dataset(arguments.dataset)
+
+    from brio_core.imaging.check import check_cohort
+
+    report = check_cohort(dataset, arguments.data_dir)
+    if arguments.dataset.stem != dataset["cohort"]:
+        report.notes.append(
+            f"to run it, save the file as config/datasets/{dataset['cohort']}.yaml, like its cohort"
+        )
+    print(report.text())
+    if report.errors:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run(main)

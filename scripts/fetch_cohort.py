@@ -1,0 +1,40 @@
+"""Download an open cohort (ABIDE, source kind pcp) into the data folder.
+
+What is there already is kept, and a call that was interrupted goes on where it ended.
+"""
+
+import argparse
+from pathlib import Path
+
+from brio_core.cli import run
+from brio_core.errors import BrioError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dataset", type=Path, help="such as config/datasets/abide-cc200.yaml")
+    parser.add_argument("--data-dir", default="data", help="the folder of all cohorts (data)")
+    parser.add_argument("--attempts", type=int, default=5, help="how often a file is tried (5)")
+    parser.add_argument("--wait", type=float, default=2.0, help="seconds before the second (2)")
+    parser.add_argument("--url", help="another server with the project's files")
+    arguments = parser.parse_args()
+
+    from check_cohort import read_dataset
+
+    dataset = read_dataset(arguments.dataset)
+    if dataset["source"]["kind"] != "pcp":
+        advice = dataset["how_to_get"].strip()
+        raise BrioError(f"cohort {dataset['cohort']} cannot be downloaded by a program; {advice}")
+
+    from brio_core.imaging.pcp import PcpSource
+    from brio_core.imaging.pcp_download import download
+
+    source = PcpSource(dataset, arguments.data_dir)
+    came, there = download(source, arguments.attempts, arguments.wait, arguments.url)
+    print(f"{came} scans downloaded, {there} were there; check them with scripts/check_cohort.py")
+
+
+if __name__ == "__main__":
+    run(main)
