@@ -14,7 +14,7 @@ IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
 PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint format bench readme-picture clean
+.PHONY: help venv demo test test-slow test-browser test-cluster test-faults test-fuzz lint format bench readme-picture clean
 
 help: ## list these targets
 	@echo "usage: make TARGET"
@@ -31,10 +31,22 @@ demo: $(READY) ## run the whole pipeline on the demo cohort
 	@echo "explains every file."
 
 test: $(READY) ## run the tests that take less than a minute each
-	@$(IN_VENV) python -m pytest -m "not slow"
+	@$(IN_VENV) python -m pytest -m "not slow and not browser and not cluster and not faults and not fuzz"
 
 test-slow: $(READY) ## run the slow tests
 	@$(IN_VENV) python -m pytest -m slow
+
+test-browser: $(READY) ## open the overview page in headless Chromium, which must be installed
+	@$(IN_VENV) python -m pytest -m browser
+
+test-cluster: $(READY) ## run a small workflow on SLURM, which is installed if absent (Debian, root)
+	@$(IN_VENV) python -m pytest -m cluster
+
+test-faults: $(READY) ## kill programs, fill disks, break files
+	@$(IN_VENV) python -m pytest -m faults
+
+test-fuzz: $(READY) ## feed thousands of broken inputs
+	@$(IN_VENV) python -m pytest -m fuzz
 
 lint: $(READY) ## check style and formatting
 	@$(IN_VENV) ruff check .
@@ -50,10 +62,12 @@ bench: $(READY) ## time planning, training and their parts; results go to docs/b
 	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; for name in $(BENCHMARKS); do \
 	    echo "== $$name"; python "benchmarks/$$name.py" --device $(DEVICE) \
 	        | tee "docs/benchmarks/$(DEVICE)-$$name.md" || exit 1; done; \
-	    echo "== planning"; python benchmarks/planning.py | tee docs/benchmarks/planning.md
+	    for name in planning extraction; do echo "== $$name"; \
+	        python "benchmarks/$$name.py" | tee "docs/benchmarks/$$name.md" || exit 1; done
 
-readme-picture: ## take the README's picture from the last demo run
+readme-picture: ## take the README's pictures from the last demo run
 	cp results/figures/main-loso.png docs/images/demo-unseen-sites.png
+	cp results/figures/method.png docs/images/method.png
 
 clean: ## remove the environment and caches; results and data stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info

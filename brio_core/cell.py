@@ -40,6 +40,7 @@ def run_cell(
     group_size: int | None = None,
     checkpoint_seconds: float = 60.0,
     code: str = "",
+    compress_models: bool = False,
 ) -> None:
     """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
     started, begun = datetime.now(UTC), time.perf_counter()
@@ -67,7 +68,7 @@ def run_cell(
 
     write_predictions(out_dir / "predictions.csv", problem, logits)
     write_history(out_dir / "history.csv", results)
-    write_models(out_dir / "models.pt", problem, results)
+    write_models(out_dir / "models.pt", problem, results, compress_models)
     meta = {
         "cohort": split["cohort"],
         "protocol": split["protocol"],

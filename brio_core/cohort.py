@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core import sealed
 from brio_core.connectivity import standardise
 from brio_core.errors import BrioError
 from brio_core.files import atomic
@@ -93,7 +94,7 @@ def write_series(
     """
     subjects = list(subjects)
     strings = h5py.string_dtype()
-    with atomic(path) as temporary, h5py.File(temporary, "w") as store:
+    with atomic(path) as temporary, sealed.create(temporary) as store:
         store.attrs.update(format="brio-series", version=FORMAT_VERSION)
         store.attrs["provenance"] = json.dumps(provenance, sort_keys=True)
         # A scan of usual length lies in one or two chunks: reading a subject reads little more.
@@ -122,6 +123,7 @@ def write_series(
 @contextmanager
 def _open(path: str | Path, kind: str) -> Iterator[h5py.File]:
     """A file of ours for reading, by as many processes as like; what is wrong with it is named."""
+    sealed.check(path)
     try:
         store = h5py.File(path, "r", locking="best-effort")
     except FileNotFoundError:
@@ -137,7 +139,7 @@ def _open(path: str | Path, kind: str) -> Iterator[h5py.File]:
             )
         try:
             yield store
-        except (OSError, KeyError, RuntimeError, ValueError) as error:
+        except (OSError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise BrioError(
                 f"{path} is damaged ({error}); delete it and run the workflow again"
             ) from None
@@ -175,7 +177,7 @@ def write_fc(
 ) -> None:
     """Write fc.h5: one Fisher-z matrix per subject, chunked by subject."""
     subjects = list(subjects)
-    with atomic(path) as temporary, h5py.File(temporary, "w") as store:
+    with atomic(path) as temporary, sealed.create(temporary) as store:
         store.attrs.update(format="brio-fc", version=FORMAT_VERSION)
         store.attrs["provenance"] = json.dumps(provenance or {}, sort_keys=True)
         store.create_dataset("subject", data=subjects, dtype=h5py.string_dtype())

@@ -1,8 +1,10 @@
 """What a finished cell leaves behind: predictions, history, models, meta."""
 
 import csv
+import gzip
 import io
 import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from brio_core.residence import rows_of
 
 MODEL_FORMAT = "brio-models"
 MODEL_VERSION = 2
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ class Models:
         return FoldStack([self.module(fold).to(device) for fold in folds])
 
 
-def write_models(path: Path, problem: Problem, results: Sequence[FoldResult]) -> None:
+def write_models(
+    path: Path, problem: Problem, results: Sequence[FoldResult], compress: bool = False
+) -> None:
     """Write models.pt: tensors and plain values only, so that it loads without pickled code."""
     content = {
         "format": MODEL_FORMAT,
@@ -78,15 +83,16 @@ def write_models(path: Path, problem: Problem, results: Sequence[FoldResult]) ->
         "folds": [result.name for result in results],
         "n_sites": [problem.n_sites(fold) for fold in problem.folds],
         "states": [
-            {name: value.cpu().clone() for name, value in result.state.items()}
+            # Interned, so that a fold that was restored is written like one that was not.
+            {sys.intern(name): value.cpu().clone() for name, value in result.state.items()}
             for result in results
         ],
         "chosen": [result.chosen for result in results],
     }
-    write_tensors(path, content)
+    write_tensors(path, content, compress)
 
 
-def write_tensors(path: Path, content: dict[str, Any]) -> None:
+def write_tensors(path: Path, content: dict[str, Any], compress: bool = False) -> None:
     """``torch.save`` by way of memory.
 
     On a full disk torch itself says nothing of the disk, and it writes the name of the temporary
@@ -94,14 +100,18 @@ def write_tensors(path: Path, content: dict[str, Any]) -> None:
     """
     buffer = io.BytesIO()
     torch.save(content, buffer)
+    written = gzip.compress(buffer.getbuffer(), mtime=0) if compress else buffer.getbuffer()
     with atomic(path) as temporary:
-        temporary.write_bytes(buffer.getbuffer())
+        temporary.write_bytes(written)
 
 
 def read_models(path: str | Path) -> Models:
     """Read models.pt; nothing in it can run code."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        stored = Path(path).read_bytes()
+        if stored.startswith(_GZIP):
+            stored = gzip.decompress(stored)
+        content = torch.load(io.BytesIO(stored), map_location="cpu", weights_only=True)
         if (content["format"], content["version"]) != (MODEL_FORMAT, MODEL_VERSION):
             raise ValueError("another format")
     except FileNotFoundError:

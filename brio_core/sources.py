@@ -47,7 +47,7 @@ class Scans:
     def __init__(
         self, cohort: Cohort, device: torch.device, seed: int, budget: int | None = None
     ) -> None:
-        """``budget``: bytes that the series may take on the device; default half of what is free."""
+        """``budget``: bytes on the device for the series; default half of what is free."""
         budget = half_of_free_memory(device) if budget is None else budget
         self.bold = reside(cohort.padded_bold, device, budget)
         self.frames = torch.as_tensor(cohort.series.frames, device=device)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from brio_core import devices
 from brio_core.errors import BrioError
 from brio_core.gradient import GradientFit
 from brio_core.methods.base import PathMethod
@@ -28,6 +29,7 @@ def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
     if wanted == "cpu":
         return torch.device("cpu")
     if torch.cuda.is_available():
+        devices.use_free_gpu()
         return torch.device("cuda")
     if wanted == "auto" and allow_cpu:
         return torch.device("cpu")

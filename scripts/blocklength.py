@@ -26,13 +26,14 @@ def main() -> None:
 
     from brio_core.cohort import read_participants, read_series
     from brio_core.errors import BrioError
-    from brio_core.files import read_json, write_json
+    from brio_core.files import write_json
     from brio_core.randomness import torch_generator
     from brio_core.resampling import estimate_block_length, round_half_up
+    from brio_core.splits import read_split
 
     series = read_series(arguments.series)
     table = read_participants(arguments.participants)
-    split = read_json(arguments.split)
+    split = read_split(arguments.split)
     if not list(series.subjects) == split["subjects"] == table["subject"].tolist():
         raise BrioError(
             f"{arguments.series}, {arguments.participants} and {arguments.split} list different "

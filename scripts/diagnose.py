@@ -1,4 +1,4 @@
-"""Site discrepancy and predictive re-estimation variation of one trained cell."""
+"""All diagnostics of the trained cells of one cohort and protocol."""
 
 import argparse
 from pathlib import Path
@@ -11,9 +11,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
     parser.add_argument("--block-length", type=Path, required=True)
-    parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--settings", type=json_argument, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--runs", type=Path, nargs="+", required=True, metavar="DIR", help="run folders"
+    )
+    parser.add_argument(
+        "--settings", type=json_argument, required=True,
+        help="JSON: 'diagnostics' of the configuration",
+    )  # fmt: skip
+    parser.add_argument("--out-dir", type=Path, required=True, help="one CSV file per diagnostic")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
@@ -24,20 +29,18 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(arguments.threads)
-    from brio_core.diagnostics.cell import diagnose_cell
-    from brio_core.results import write_records
+    from brio_core.diagnostics.cohort import diagnose_cohort
     from brio_core.training import choose_device
 
-    records = diagnose_cell(
+    diagnose_cohort(
         arguments.cohort_dir,
         arguments.split,
         arguments.block_length,
-        arguments.run_dir,
-        arguments.settings["reestimates"],
-        arguments.settings["epsilon"],
+        arguments.runs,
+        arguments.settings,
         choose_device(arguments.device, allow_cpu=True),
+        arguments.out_dir,
     )
-    write_records(arguments.out, records)
 
 
 if __name__ == "__main__":

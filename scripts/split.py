@@ -12,19 +12,22 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cohort", required=True)
     parser.add_argument("--protocol", required=True, help="loso, id or loso-permuted-<number>")
     parser.add_argument("--split-seed", type=int, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="JSON, with a checksum")
+    parser.add_argument("--plain", type=Path, help="CSV for other code: subject, fold, split")
     return parser.parse_args()
 
 
 def main() -> None:
     arguments = parse()
     from brio_core.cohort import read_participants
-    from brio_core.files import write_json
-    from brio_core.splits import make_split
+    from brio_core.files import write_json, write_text
+    from brio_core.splits import make_split, plain_rows
 
     table = read_participants(arguments.participants)
     split = make_split(table, arguments.cohort, arguments.protocol, arguments.split_seed)
     write_json(arguments.out, split)
+    if arguments.plain:
+        write_text(arguments.plain, plain_rows(split).to_csv(index=False))
     for fold in split["folds"]:
         sizes = ", ".join(f"{len(fold[part])} {part}" for part in ("train", "validation", "test"))
         print(f"{fold['name']}: {sizes}")

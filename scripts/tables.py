@@ -1,7 +1,6 @@
 """A table of results as CSV, Markdown and LaTeX, and as JSON for the overview page."""
 
 import argparse
-from pathlib import Path
 
 from brio_core import cli
 
@@ -15,19 +14,22 @@ def main() -> None:
     parser.add_argument(
         "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
     )
+    parser.add_argument(
+        "--planned", type=cli.json_argument, help="JSON: settings and variants that belong there"
+    )
     parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
     arguments = parser.parse_args()
 
     from brio_core.errors import BrioError
-    from brio_core.files import write_json, write_text
-    from brio_core.reporting.results import read_summaries
+    from brio_core.reporting.results import COSTS, read_summaries
     from brio_core.reporting.results_table import (
         PERMUTED,
         permuted_rows,
         permuted_table,
         results_table,
+        with_planned,
     )
-    from brio_core.reporting.tables import latex, markdown
+    from brio_core.reporting.writing import write_table
 
     rows = read_summaries(arguments.summaries)
     permuted = rows["protocol"].str.fullmatch(PERMUTED.pattern)
@@ -37,14 +39,12 @@ def main() -> None:
         rows = permuted_rows(rows)
         table = permuted_table(rows, arguments.experiment, arguments.datasets)
     else:
-        table = results_table(rows, arguments.experiment, arguments.datasets)
-    prefix = arguments.out_prefix
-    # What a machine took is no result: the same predictions give the same table.
-    rows = rows.drop(columns=["seconds_per_epoch", "peak_memory_gb", "device"], errors="ignore")
-    write_text(f"{prefix}.csv", rows.to_csv(index=False))
-    write_text(f"{prefix}.md", markdown(table))
-    write_text(f"{prefix}.tex", latex(table, Path(prefix).name))
-    write_json(f"{prefix}.json", table.as_dict())
+        table = results_table(rows, arguments.experiment, arguments.datasets, arguments.planned)
+    # The same predictions give the same table, wherever they were made.
+    rows = rows.drop(columns=list(COSTS), errors="ignore")
+    if not permuted.any():
+        rows = with_planned(rows, arguments.planned)
+    write_table(arguments.out_prefix, rows, table)
 
 
 if __name__ == "__main__":

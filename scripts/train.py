@@ -21,6 +21,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--group-size", type=int, help="folds trained together (default: all)")
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
+    parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
     return parser.parse_args()
 
@@ -47,6 +48,7 @@ def main() -> None:
         group_size=arguments.group_size,
         checkpoint_seconds=arguments.checkpoint_seconds,
         code=arguments.code,
+        compress_models=arguments.compress_models,
     )
 
 

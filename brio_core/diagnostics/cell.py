@@ -1,106 +1,176 @@
-"""Diagnostics of one trained cell, fold by fold, on its own training subjects."""
+"""Diagnostics of one trained cell, fold by fold."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.cohort import Cohort
+from brio_core.diagnostics.factor_retention import factor_retention, factor_scores
 from brio_core.diagnostics.predictive_variation import predictive_variation
+from brio_core.diagnostics.propositions import contrast_stability, variational_form
+from brio_core.diagnostics.reestimates import GRAPHS_AT_ONCE, Reestimates
+from brio_core.diagnostics.roi_profile import roi_profile
+from brio_core.diagnostics.scan_length import POSITIONS, shortened
 from brio_core.diagnostics.site_discrepancy import site_discrepancy
-from brio_core.errors import BrioError
 from brio_core.evaluation import auc
-from brio_core.files import read_json
 from brio_core.methods.base import Method
-from brio_core.problem import Fold, Problem, read_folds
+from brio_core.methods.brio import Brio
+from brio_core.methods.brio.qualification import qualify
+from brio_core.problem import Fold, Problem
 from brio_core.resampling import round_half_up
-from brio_core.results import predict_rows, read_models
+from brio_core.residence import rows_of
+from brio_core.seeds import derive_seed
 
-# Diagnostics draw re-estimates that no training refresh has drawn.
-REFRESH = 1_000_000
-GRAPHS_AT_ONCE = 512
+Records = list[dict[str, Any]]
 
 
-def diagnose_cell(
-    cohort_dir: Path,
-    split_path: Path,
-    block_length_path: Path,
-    run_dir: Path,
-    reestimates: int,
-    epsilon: float,
-    device: torch.device,
-) -> list[dict[str, object]]:
-    """One record per fold: D_site, predictive variation, validation and test AUC."""
-    cohort, split = Cohort.load(cohort_dir), read_json(split_path)
-    folds = read_folds(cohort, split, read_json(block_length_path))
-    meta, models = read_json(run_dir / "meta.json"), read_models(run_dir / "models.pt")
-    if meta["split_checksum"] != split["checksum"]:
-        raise BrioError(f"{run_dir} was trained on other folds than {split_path}; train it again")
-    problem = Problem(
-        cohort,
-        split,
-        folds,
-        models.method,
-        models.settings,
-        meta["variant"],
-        meta["seed"],
-        device,
-    )
-    records = []
-    for index, fold in enumerate(folds):
-        module = problem.restored(fold, models.states[index])
-        site = torch.as_tensor(np.unique(cohort.site[fold.train], return_inverse=True)[1])
-        label = torch.as_tensor(problem.label[fold.train])
-        discrepancy = site_discrepancy(_represent(module, problem, fold), site, label, epsilon)
-        logits = reestimated_logits(module, problem, fold, reestimates)
-        test = predict_rows(module, problem.inputs, fold.test)
-        records.append(
-            {
-                "fold": fold.name,
-                "site_discrepancy": float(discrepancy),
-                "predictive_variation": float(predictive_variation(logits, site, label)),
-                "test_auc": auc(problem.label[fold.test], test),
-                "validation_auc": meta["folds"][index]["validation_auc"],
-            }
+@dataclass(frozen=True)
+class FoldData:
+    """A trained fold and what it may be asked about."""
+
+    module: Method
+    problem: Problem
+    fold: Fold
+    reestimates: Reestimates
+
+    @property
+    def train(self) -> tuple[Tensor, Tensor]:
+        """Sites, counted from 0, and labels of the training subjects."""
+        site = np.unique(self.problem.cohort.site[self.fold.train], return_inverse=True)[1]
+        label = self.problem.label[self.fold.train]
+        device = self.problem.device
+        return torch.as_tensor(site, device=device), torch.as_tensor(label, device=device)
+
+    def test_auc(self, logits: Tensor) -> float:
+        """AUC of logits of the test subjects."""
+        return auc(self.problem.label[self.fold.test], logits.double().cpu().numpy())
+
+    def chunks(self, rows: np.ndarray, size: int) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """Rows, and the full-scan inputs of their subjects, ``size`` at a time."""
+        for part in torch.as_tensor(rows, device=self.problem.device).split(size):
+            yield part, {name: rows_of(value, part) for name, value in self.problem.inputs.items()}
+
+    @torch.no_grad()
+    def full_scans(self, rows: np.ndarray, *verbs: str) -> tuple[Tensor, ...]:
+        """What the model's ``verbs`` answer to full scans, each (N, ...)."""
+        return self._answers(verbs, (made for _, made in self.chunks(rows, GRAPHS_AT_ONCE)))
+
+    @torch.no_grad()
+    def responses(self, *verbs: str) -> tuple[Tensor, ...]:
+        """Answers (N, K + 1, ...) to the full scans of training subjects and their re-estimates."""
+        full = self.full_scans(self.fold.train, *verbs)
+        count = self.reestimates.count
+        again = self._answers(verbs, self._reestimated_inputs(count))
+        return tuple(
+            torch.cat([first[:, None], others.unflatten(0, (-1, count))], 1).double()
+            for first, others in zip(full, again)
         )
-    return records
+
+    def _reestimated_inputs(self, count: int) -> Iterator[dict[str, Tensor]]:
+        """A method that uses series gets resampled ones; what is not a scan stays as it is."""
+        length = round_half_up(self.fold.block_length)
+        for rows, inputs in self.chunks(self.fold.train, max(1, GRAPHS_AT_ONCE // count)):
+            made = {name: value.repeat_interleave(count, 0) for name, value in inputs.items()
+                    if name not in ("fc", "bold")}  # fmt: skip
+            if "fc" in inputs:
+                made["fc"] = self.reestimates.fc(rows, length).flatten(0, 1)
+            if "bold" in inputs:
+                made["bold"] = self.reestimates.bold(rows, length).flatten(0, 1)
+            yield made
+
+    def _answers(
+        self, verbs: tuple[str, ...], inputs: Iterator[dict[str, Tensor]]
+    ) -> tuple[Tensor, ...]:
+        parts = []
+        for made in inputs:
+            features = self.module.features(made)
+            parts.append([getattr(self.module, verb)(features) for verb in verbs])
+        return tuple(torch.cat(answers) for answers in zip(*parts))
+
+    def can_shorten(self, fraction: float) -> bool:
+        """Whether a part of every test scan is still long enough for the method."""
+        frames = self.problem.cohort.series.frames[self.fold.test]
+        return round_half_up(fraction * float(frames.min())) >= self.module.min_frames
+
+    @torch.no_grad()
+    def shortened_logits(self, fraction: float, position: str) -> Tensor:
+        """Logits of the test subjects when only a window of their scans is used."""
+        scans = self.reestimates.scans
+        made = (
+            shortened(inputs, rows_of(scans.bold, rows), scans.frames[rows], fraction, position)
+            for rows, inputs in self.chunks(self.fold.test, 256)
+        )
+        return self._answers(("logits",), made)[0]
 
 
-def _chunks(rows: np.ndarray, size: int, device: torch.device) -> Iterator[Tensor]:
-    yield from torch.as_tensor(rows, device=device).split(size)
+def diagnose_fold(data: FoldData, settings: dict) -> dict[str, Records]:
+    """Records of every diagnostic that applies to the method, by table."""
+    # Qualification means something only where nothing was taken out of it.
+    qualified = isinstance(data.module, Brio) and data.module.settings.without == "none"
+    site, label = data.train
+    representation = data.full_scans(data.fold.train, "represent")[0]
+    answers = data.responses("logits", *(["contributions"] if qualified else []))
+    tables: dict[str, Records] = {
+        "cells": [
+            {
+                "site_discrepancy": float(
+                    site_discrepancy(representation, site, label, settings["epsilon"])
+                ),
+                "predictive_variation": float(predictive_variation(answers[0], site, label)),
+            }
+        ],
+        "scan-length": [
+            {
+                "fraction": float(fraction),
+                "position": position,
+                "test_auc": data.test_auc(data.shortened_logits(fraction, position)),
+            }
+            for fraction in settings["scan_fractions"]
+            if data.can_shorten(fraction)
+            for position in POSITIONS
+        ],
+    }
+    if qualified:
+        tables |= _factor_records(data, answers[1], settings["retention_draws"])
+    return tables
 
 
 @torch.no_grad()
-def _represent(module: Method, problem: Problem, fold: Fold) -> Tensor:
-    parts = []
-    for rows in _chunks(fold.train, GRAPHS_AT_ONCE, problem.device):
-        chosen = {name: value[rows] for name, value in problem.inputs.items()}
-        parts.append(module.represent(module.features(chosen)).cpu())
-    return torch.cat(parts)
-
-
-@torch.no_grad()
-def reestimated_logits(module: Method, problem: Problem, fold: Fold, n_resamples: int) -> Tensor:
-    """Logits (N, K + 1) of the training subjects: the full scan, then its re-estimates.
-
-    A method that uses series gets the resampled series; what is not a scan stays as it is.
-    """
-    full = torch.as_tensor(predict_rows(module, problem.inputs, fold.train))
-    length = torch.tensor(round_half_up(fold.block_length), device=problem.device)
-    parts = []
-    for rows in _chunks(fold.train, max(1, GRAPHS_AT_ONCE // n_resamples), problem.device):
-        draw = (rows, length, REFRESH, n_resamples)
-        inputs = {
-            name: value[rows].repeat_interleave(n_resamples, 0)
-            for name, value in problem.inputs.items()
-            if name not in ("fc", "bold")
-        }
-        if "fc" in problem.inputs:
-            inputs["fc"] = problem.scans.reestimate(*draw).flatten(0, 1)
-        if "bold" in problem.inputs:
-            inputs["bold"] = problem.scans.resample(*draw).flatten(0, 1)
-        logits = module.logits(module.features(inputs))
-        parts.append(logits.view(len(rows), n_resamples).double().cpu())
-    return torch.cat([full[:, None], torch.cat(parts)], dim=1)
+def _factor_records(data: FoldData, contributions: Tensor, draws: int) -> dict[str, Records]:
+    """Retention, ROI profile and propositions of a model with qualified factors."""
+    module: Brio = data.module
+    # A few numbers per factor: reading them one by one from a GPU would take longer.
+    contributions, site, label = (one.cpu() for one in (contributions, *data.train))
+    stabiliser = module.settings.stabiliser
+    weights = module.classifier.double().cpu()
+    found = qualify(contributions, site, label, weights, stabiliser=stabiliser)
+    representation = data.full_scans(data.fold.test, "represent")[0]
+    seed = derive_seed(*data.problem.words(data.fold, "factor retention"))
+    retained = factor_retention(representation, module.head, factor_scores(found), draws, seed)
+    stable = contrast_stability(contributions, site, label, found, stabiliser)
+    penalties = variational_form(found)
+    names = np.unique(data.problem.cohort.site[data.fold.train])
+    profile = roi_profile(found, module.anchored.cpu())
+    return {
+        "retention": [
+            {"ranking": one.ranking, "draw": one.draw, "kept": one.kept,
+             "factors": module.settings.factors, "test_auc": data.test_auc(one.logits)}
+            for one in retained
+        ],
+        "profiles": [{"roi": roi, "score": float(score)} for roi, score in enumerate(profile)],
+        "contrasts": [
+            {"site": names[e], "factor": j,
+             **{key: float(value[e, j]) for key, value in stable._asdict().items()}}
+            for e in range(len(names)) for j in range(contributions.shape[-1])
+        ],
+        "penalties": [
+            {"site": names[first], "other_site": names[second], "class": side,
+             **{key: float(value[pair, side]) for key, value in penalties._asdict().items()}}
+            for pair, (first, second) in enumerate(found.pairs.tolist()) for side in (0, 1)
+            # Where no factor separates the classes, nothing is aligned.
+            if float(found.task_score.sum()) > 0
+        ],
+    }  # fmt: skip

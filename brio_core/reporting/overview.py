@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,18 +13,44 @@ import pandas as pd
 
 from brio_core.errors import BrioError
 from brio_core.files import read_json
+from brio_core.reporting.efficiency import duration
 from brio_core.reporting.headline import headlines
 from brio_core.reporting.results import (
+    FOREIGN,
     PROTOCOLS,
     cohort_title,
-    in_paper_order,
     ordered,
     protocol_title,
     read_cells,
     read_summaries,
 )
 from brio_core.reporting.results_table import PERMUTED, permuted_rows, verdict
-from brio_core.reporting.tables import Cell, Row, Table, plural
+from brio_core.reporting.settings import read_yaml
+from brio_core.reporting.tables import plural
+
+# In the order of the page; a section that is not listed comes before "paper".
+SECTIONS = {
+    "method": "The method in one picture",
+    "cohort": "Cohorts and who is in them",
+    "results": "Results",
+    "comparison": "Noise or difference?",
+    "permuted": "Check: permuted labels",
+    "training": "Training",
+    "diagnostics": "Diagnostics",
+    "paper": "The paper against ours",
+    "efficiency": "Cost",
+    "settings": "Choices that the paper leaves open",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    name: str
+    title: str
+    tables: list[dict]
+    figures: list["Picture"]
 
 
 @dataclass(frozen=True)
@@ -92,11 +119,12 @@ def render(
             cohort_title(datasets, name) for name in ordered(cell["cohort"] for cell in cells)
         ],
         facts=_facts(cells, rows, datasets),
+        changes=_changes(config),
         headlines=headlines(true, datasets),
         verdict=verdict(permuted_rows(permuted)) if len(permuted) else "",
-        tables=[read_json(path) for path in tables],
-        figures=[read_picture(path) for path in figures],
-        efficiency=efficiency_table(true, cells, datasets).as_dict(),
+        sections=sections(
+            [read_json(path) for path in tables], [read_picture(path) for path in figures]
+        ),
         versions=_versions(cells),
         config=_text(config),
         config_name=_link(config, folder),
@@ -104,6 +132,34 @@ def render(
         command=command,
         one_cell=f"{cells[0]['folder']}/predictions.csv",
     )
+
+
+def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
+    """Tables and figures by the section that they name, in the order of the page."""
+    found = ordered([*(t["section"] for t in tables), *(f.section for f in figures)])
+    known = list(SECTIONS)
+    last = known.index("paper")
+    others = [name for name in found if name not in SECTIONS]
+    order = [name for name in [*known[:last], *others, *known[last:]] if name in found]
+    return [
+        Section(
+            re.sub(r"[^a-z0-9]+", "-", name.lower()),
+            SECTIONS.get(name, name[:1].upper() + name[1:]),
+            [t for t in tables if t["section"] == name],
+            [f for f in figures if f.section == name],
+        )
+        for name in order
+    ]
+
+
+def _changes(config: str) -> list[str]:
+    """Settings that this run changes, as the configuration says them."""
+    settings = (read_yaml(config) or {}).get("config", {})
+    return [
+        f"{'all methods' if method == 'all' else method}: "
+        + ", ".join(f"{key} = {value}" for key, value in values.items())
+        for method, values in settings.get("overrides", {}).items()
+    ]
 
 
 def _text(path: str) -> str:
@@ -115,6 +171,9 @@ def _text(path: str) -> str:
 
 def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[str, str]]:
     cohorts = rows.drop_duplicates("cohort")
+    protocols = ordered((cell["protocol"] for cell in cells), tuple(PROTOCOLS))
+    foreign = len({cell["variant"] for cell in cells if cell["device"] == FOREIGN})
+    cells = [cell for cell in cells if cell["device"] != FOREIGN]
     finished = max(cell["finished"] or "" for cell in cells)
     seconds = sum(cell["seconds"] or 0 for cell in cells)
     seeds = len({cell["seed"] for cell in cells})
@@ -126,11 +185,12 @@ def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[
     )
     return [
         ("Data", people),
-        ("Protocols", _protocols(ordered((cell["protocol"] for cell in cells), tuple(PROTOCOLS)))),
+        ("Protocols", _protocols(protocols)),
         ("Training", f"{plural(len(cells), 'cell')}: {plural(variants, 'method')}, "
-                     f"{plural(seeds, 'seed')}"),
+                     f"{plural(seeds, 'seed')}"
+                     + (f"; {plural(foreign, 'method')} of foreign code" if foreign else "")),
         ("Finished", _date(finished)),
-        ("Training time", _duration(seconds)),
+        ("Training time", duration(seconds)),
         ("Hardware", ", ".join(ordered(str(cell["device"] or "unknown") for cell in cells))),
     ]  # fmt: skip
 
@@ -145,12 +205,6 @@ def _date(text: str) -> str:
     return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M %Z").strip() if text else "unknown"
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 def _versions(cells: list[dict]) -> list[tuple[str, str]]:
     """Versions over all cells; several if cells were trained with different ones."""
     found: dict[str, list[str]] = {}
@@ -158,50 +212,6 @@ def _versions(cells: list[dict]) -> list[tuple[str, str]]:
         for name, version in (cell["versions"] or {}).items():
             found.setdefault(name, []).append(str(version))
     return [(name, ", ".join(ordered(versions))) for name, versions in found.items()]
-
-
-def efficiency_table(rows: pd.DataFrame, cells: list[dict], datasets: dict) -> Table:
-    """Cost of training as measured by the training jobs themselves."""
-    epochs = {(cell["cohort"], cell["protocol"], cell["variant"]): cell["epochs"] for cell in cells}
-    lines, block = [], None
-    unique = rows.drop_duplicates(["cohort", "protocol", "variant"])
-    for key in ordered(zip(unique["cohort"], unique["protocol"])):
-        part = unique[(unique["cohort"] == key[0]) & (unique["protocol"] == key[1])]
-        if key != block:
-            block = key
-            name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
-            lines.append(Row((Cell(name),), heading=True))
-        for _, row in in_paper_order(part).iterrows():
-            count = epochs.get((*key, row["variant"]))
-            lines.append(
-                Row(
-                    (
-                        Cell(row["label"]),
-                        Cell(_number(row["parameters"], ",.0f")),
-                        Cell("–" if count is None else f"{count}"),
-                        Cell(_number(row["seconds_per_epoch"], ".3g")),
-                        Cell(_number(row["peak_memory_gb"], ".2f")),
-                        Cell(row["device"] or "–"),
-                    )
-                )
-            )
-    return Table(
-        title="Cost of training",
-        caption="",
-        columns=("Method", "Parameters", "Epochs", "Seconds per epoch", "Memory (GB)", "Device"),
-        rows=tuple(lines),
-        notes=(
-            "Seconds per epoch and fold, mean over folds and seeds; methods without epochs fit a "
-            "path of penalties. Memory is the highest use: of the GPU, or of the whole process on "
-            "a CPU.",
-        ),
-        section="efficiency",
-        left=(0, 5),
-    )
-
-
-def _number(value: float, form: str) -> str:
-    return "–" if pd.isna(value) else format(value, form)
 
 
 def _link(path: str | Path, folder: Path) -> str:

@@ -1,5 +1,6 @@
 """The look of all figures, and how they are saved: the same data give the same bytes."""
 
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,10 @@ GROUP_COLOURS = dict(
     zip(GROUPS, ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#555555"))
 )
 OTHER_COLOUR = "#CC79A7"
+# Ablations of BRIO, from Tol's muted scheme; what is left of the qualification gives the colour.
+PART_COLOURS = {
+    "RS": "#AA4499", "TR": "#882255", "SM": "#999933", "SF": "#44AA99", "QG": "#332288",
+}  # fmt: skip
 CLASS_COLOURS = ("#9ecae1", "#0072B2")
 MARKERS = "osD^vPX*<>hp"
 
@@ -62,6 +67,11 @@ def group_colour(group: str) -> str:
     return GROUP_COLOURS.get(group, OTHER_COLOUR)
 
 
+def variant_colour(group: str, settings: dict) -> str:
+    """The colour of a variant: that of its group, but ablations have one of their own."""
+    return PART_COLOURS.get(settings.get("without", ""), group_colour(group))
+
+
 def markers(methods: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """A marker per variant from (variant, method, group): fixed within the group by the paper."""
     taken: dict[str, set[str]] = {}
@@ -69,6 +79,7 @@ def markers(methods: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     for variant, method, group in methods:
         used = taken.setdefault(group, set())
         start = METHODS.index(method) if method in METHODS else 0
+        start = MARKERS.index("*") if method == "brio" else start
         order = [MARKERS[(start + i) % len(MARKERS)] for i in range(len(MARKERS))]
         chosen[variant] = next((m for m in order if m not in used), order[0])
         used.add(chosen[variant])
@@ -96,6 +107,13 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **o
     return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, **options)
 
 
+def empty_figure(width: float, height: float) -> Figure:
+    """A figure in inches whose axes are placed by hand."""
+    figure = plt.figure(figsize=(width, height))
+    figure.set_layout_engine("none")
+    return figure
+
+
 def save(
     figure: Figure, prefix: str | Path, *, title: str, caption: str, alt: str, section: str
 ) -> None:
@@ -105,9 +123,12 @@ def save(
     the page needs to know nothing about a figure. Neither file holds a date or a version.
     """
     text = {"Title": title, "Description": caption, "Comment": alt, "Section": section}
-    with atomic(f"{prefix}.pdf") as temporary:
-        nothing = {"Creator": None, "Producer": None, "CreationDate": None}
-        figure.savefig(temporary, format="pdf", metadata={"Title": title} | nothing)
-    with atomic(f"{prefix}.png") as temporary:
-        figure.savefig(temporary, format="png", metadata=text | {"Software": None})
+    nothing = {"Creator": None, "Producer": None, "CreationDate": None}
+    metadata = {"pdf": {"Title": title} | nothing, "png": text | {"Software": None}}
+    for kind, words in metadata.items():
+        # By way of memory, because on a full disk the writer of PDF fails for reasons of its own.
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=kind, metadata=words)
+        with atomic(f"{prefix}.{kind}") as temporary:
+            temporary.write_bytes(drawn.getbuffer())
     plt.close(figure)

@@ -25,14 +25,21 @@ METHODS = (
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PREDICTION_COLUMNS = ("subject", "site", "fold", "split", "label", "logit")
 SUMMARY_NUMBERS = (
-    "seeds", "folds", "left_out", "subjects", "sites", "auc_mean", "auc_sd", "auc_low", "auc_high",
-    "acc_mean", "acc_sd", "acc_low", "acc_high", "pooled_auc", "pooled_auc_low",
-    "pooled_auc_high", "seconds_per_epoch", "peak_memory_gb", "parameters",
+    "seeds", "folds", "left_out", "subjects", "sites",
+    *(f"{score}_{what}" for score in ("auc", "acc") for what in (
+        "mean", "sd", "low", "high", "sites_low", "sites_high", "sd_low", "sd_high")),
+    "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
+    "pooled_auc", "pooled_auc_low", "pooled_auc_high",
+    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "parameters",
 )  # fmt: skip
+# What a machine took is no result: tables of results leave these out.
+COSTS = ("epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "device")
 META_KEYS = (
     "cohort", "protocol", "variant", "method", "label", "group", "seed", "split_checksum", "folds",
 )  # fmt: skip
 
+FOREIGN = "foreign code"
+"""The device of predictions that were not made here."""
 CELL_KEYS = ("cohort", "protocol", "variant", "seed")
 
 
@@ -126,9 +133,12 @@ def read_history(folder: str | Path) -> pd.DataFrame:
 def read_summaries(paths: Sequence[str | Path]) -> pd.DataFrame:
     """All rows of several summary files, in the order of the paper."""
     columns = ("experiment", "cohort", "protocol", "variant", "method", "label", "group", "device")
-    return in_paper_order(
-        pd.concat([read_table(path, columns, SUMMARY_NUMBERS) for path in paths], ignore_index=True)
-    )
+    tables = []
+    for path in paths:
+        tables.append(read_table(path, columns, SUMMARY_NUMBERS))
+        if tables[-1]["seeds"].isna().any():
+            raise BrioError(f"{path} is cut off; delete it and run again")
+    return in_paper_order(pd.concat(tables, ignore_index=True))
 
 
 def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:

@@ -28,49 +28,97 @@ from brio_core.reporting.tables import (
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
 CHANCE = 0.5
 ENOUGH = 5
+SCORES = ("auc", "acc")
+COUNTS = ("seeds", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
+VARIANT_WORDS = ("variant", "method", "label", "group")
+NOTHING_PLANNED = {"settings": [], "variants": []}
 
 
-def results_table(summaries: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
-    """AUC and ACC as mean ± sd over folds, and the pooled AUC with its interval."""
-    blocks = _blocks(summaries)
+def results_table(
+    summaries: pd.DataFrame, experiment: dict, datasets: dict, planned: dict | None = None
+) -> Table:
+    """AUC and ACC as mean ± sd over folds.
+
+    ``planned`` says what belongs into the table (:data:`NOTHING_PLANNED` shows its form); of that,
+    what has no results is shown as not run.
+    """
+    planned = planned or NOTHING_PLANNED
+    blocks = _blocks(summaries, planned["settings"])
     index = {
         key: part.set_index("variant")
         for key, part in summaries.groupby(["cohort", "protocol"], sort=False)
     }
     highest = {
-        (key, column): best(part[column].tolist())
+        (key, score): best(part[f"{score}_mean"].tolist())
         for key, part in index.items()
-        for column in ("auc_mean", "acc_mean", "pooled_auc")
+        for score in SCORES
     }
 
     def cells(variant: str) -> list[Cell]:
         row = []
         for key in blocks:
-            if variant not in index[key].index:
-                row += [Cell(NOT_RUN)] * 3
+            if key not in index or variant not in index[key].index:
+                row += [Cell(NOT_RUN)] * len(SCORES)
                 continue
             one = index[key].loc[variant]
-            bold = {
-                c: is_best(one[c], highest[key, c]) for c in ("auc_mean", "acc_mean", "pooled_auc")
-            }
-            row += [
-                with_sd(one["auc_mean"], one["auc_sd"], bold["auc_mean"]),
-                with_sd(one["acc_mean"], one["acc_sd"], bold["acc_mean"]),
-                with_interval(
-                    one["pooled_auc"], one["pooled_auc_low"], one["pooled_auc_high"],
-                    bold["pooled_auc"],
-                ),
-            ]  # fmt: skip
+            for score in SCORES:
+                mean, sd = one[f"{score}_mean"], one[f"{score}_sd"]
+                row.append(with_sd(mean, sd, is_best(mean, highest[key, score])))
         return row
 
     return Table(
         title=experiment.get("title", "Results"),
         caption=experiment.get("caption", ""),
-        columns=("Method", *["AUC", "ACC", "Pooled AUC"] * len(blocks)),
-        rows=_rows(summaries, cells),
-        notes=(_explanation(summaries), *(_counts(index[key], key, datasets) for key in blocks)),
-        spans=_spans(blocks, datasets, 3),
+        columns=("Method", *[score.upper() for score in SCORES] * len(blocks)),
+        rows=method_rows(summaries, cells, planned["variants"]),
+        notes=(
+            _explanation(summaries),
+            *(counts(index.get(key), key, datasets) for key in blocks),
+        ),
+        spans=_spans(blocks, datasets, len(SCORES)),
     )
+
+
+def with_planned(rows: pd.DataFrame, planned: dict | None) -> pd.DataFrame:
+    """Rows for the CSV: those with results, and those that belong there but were not run."""
+    planned = planned or NOTHING_PLANNED
+    present = set(zip(rows["cohort"], rows["protocol"], rows["variant"]))
+    missing = [
+        {"status": NOT_RUN, "cohort": cohort, "protocol": protocol}
+        | {name: one[name] for name in VARIANT_WORDS}
+        for cohort, protocol in planned["settings"]
+        for one in planned["variants"]
+        if (cohort, protocol, one["variant"]) not in present
+    ]
+    done = rows.assign(status="run")
+    table = pd.concat([done, pd.DataFrame(missing)]) if missing else done
+    whole = [name for name in COUNTS if name in table]
+    return table[["status", *rows.columns]].astype(dict.fromkeys(whole, "Int64"))
+
+
+def blocks_of_rows(
+    rows: pd.DataFrame, cells, width: int, datasets: dict, planned: dict | None = None
+) -> list[Row]:
+    """Cohorts one below the other, each with its variants; planned ones without results say so.
+
+    ``cells`` makes the cells of a variant from its part of ``rows``; there are ``width`` of them.
+    """
+    planned = planned or NOTHING_PLANNED
+    lines = []
+    for key in _blocks(rows, planned["settings"]):
+        part = rows[(rows["cohort"] == key[0]) & (rows["protocol"] == key[1])]
+        name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
+        if part.empty:
+            lines.append(Row((Cell(f"{name}: {NOT_RUN}"),), heading=True))
+            continue
+        lines.append(Row((Cell(name),), heading=True))
+        columns = list(VARIANT_WORDS)
+        everything = pd.concat([part[columns], pd.DataFrame(planned["variants"], columns=columns)])
+        for _, method in in_paper_order(everything.drop_duplicates("variant")).iterrows():
+            own = part[part["variant"] == method["variant"]]
+            values = cells(own) if len(own) else [Cell(NOT_RUN)] * width
+            lines.append(Row((Cell(method["label"]), *values)))
+    return lines
 
 
 def permuted_rows(summaries: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +189,7 @@ def permuted_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Tabl
         title=experiment.get("title", "Permuted labels"),
         caption=experiment.get("caption", ""),
         columns=("Method", *["AUC", "50 inside?"] * len(blocks)),
-        rows=_rows(rows, cells),
+        rows=method_rows(rows, cells),
         notes=(
             f"AUC in %, mean over folds and over {' or '.join(counts)} "
             f"permutation{'' if counts == ['1'] else 's'} of the labels, with its 95 % interval in "
@@ -152,17 +200,20 @@ def permuted_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Tabl
     )
 
 
-def _blocks(rows: pd.DataFrame) -> list[tuple[str, str]]:
+def _blocks(rows: pd.DataFrame, planned=()) -> list[tuple[str, str]]:
     """Groups of columns: cohorts in order of appearance, ``loso`` before ``id``."""
-    cohorts = ordered(rows["cohort"])
-    protocols = ordered(rows["protocol"], tuple(PROTOCOLS))
-    present = set(zip(rows["cohort"], rows["protocol"]))
+    present = ordered([*map(tuple, planned), *zip(rows["cohort"], rows["protocol"])])
+    cohorts = ordered(cohort for cohort, _ in present)
+    protocols = ordered((protocol for _, protocol in present), tuple(PROTOCOLS))
     pairs = [(cohort, protocol) for cohort in cohorts for protocol in protocols]
     return [pair for pair in pairs if pair in present]
 
 
-def _rows(rows: pd.DataFrame, cells) -> tuple[Row, ...]:
-    methods = in_paper_order(rows.drop_duplicates("variant"))
+def method_rows(rows: pd.DataFrame, cells, planned=()) -> tuple[Row, ...]:
+    """One line per variant, present or planned, under the headings of the paper's groups."""
+    columns = list(VARIANT_WORDS)
+    everything = pd.concat([rows[columns], pd.DataFrame(planned, columns=columns)])
+    methods = in_paper_order(everything.drop_duplicates("variant"))
     lines, group = [], None
     for _, method in methods.iterrows():
         if method["group"] != group:
@@ -186,19 +237,22 @@ def _explanation(summaries: pd.DataFrame) -> str:
     unit = " or ".join(units.get(p, "folds") for p in ordered(summaries["protocol"], tuple(units)))
     return (
         f"All numbers in %. AUC and ACC: mean ± standard deviation over {unit}, each averaged over "
-        "seeds first. Pooled AUC: all test subjects together, in brackets its 95 % confidence "
-        "interval (DeLong). Bold: the highest of a column as printed, ties included."
+        "seeds first. Bold: the highest of a column as printed, ties included."
     )
 
 
-def _counts(part: pd.DataFrame, key: tuple[str, str], datasets: dict) -> str:
+def counts(part: pd.DataFrame | None, key: tuple[str, str], datasets: dict) -> str:
+    """One sentence on who was tested, or that nobody was."""
+    name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
+    if part is None:
+        return f"{name}: {NOT_RUN}."
     seeds = ordered(str(int(n)) for n in sorted(part["seeds"]))
     seeds_text = plural(int(seeds[0]), "seed") if len(seeds) == 1 else f"{' or '.join(seeds)} seeds"
     first = part.iloc[0]
     left_out = int(first["left_out"])
     aside = f", {plural(left_out, 'fold')} with one class left out" if left_out else ""
     return (
-        f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}: "
+        f"{name}: "
         f"{plural(int(first['subjects']), 'subject')}, {plural(int(first['sites']), 'site')}, "
         f"{plural(int(first['folds']), 'test fold')}{aside}, {seeds_text}."
     )

@@ -7,9 +7,15 @@ import numpy as np
 import pandas as pd
 
 from brio_core.errors import BrioError
-from brio_core.evaluation import FoldScores, score_folds
+from brio_core.evaluation import MEASURES, FoldScores, score_folds
 from brio_core.intervals import auc_interval, mean_intervals, resampling_weights
 from brio_core.reporting.results import Run, in_paper_order, read_run
+from brio_core.site_statistics import (
+    mean_over_sites,
+    resampled_sites,
+    sampling_spread,
+    sd_over_sites,
+)
 
 IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
 
@@ -21,12 +27,15 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     first = runs[0]
     subject, fold = first.test["subject"].to_numpy(), first.test["fold"].to_numpy()
     label = first.test["label"].to_numpy(int)
-    weights = resampling_weights(fold, label, (first.meta["cohort"], first.meta["protocol"]))
+    words = (first.meta["cohort"], first.meta["protocol"])
+    weights = resampling_weights(fold, label, words)
     rows, folds = [], []
     for variant in dict.fromkeys(run.meta["variant"] for run in runs):
         seeds = [run for run in runs if run.meta["variant"] == variant]
         # The rows of every run in the order of the first.
         logits = np.stack([run.test.set_index("subject")["logit"].loc[subject] for run in seeds])
+        # A deterministic method says the same with every seed, which is one result, not several.
+        logits = logits[np.sort(np.unique(logits, axis=0, return_index=True)[1])]
         scores = score_folds(fold, label, logits)
         auc, acc = mean_intervals(fold, label, logits, weights)
         pooled = auc_interval(label, logits)
@@ -35,38 +44,64 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
             {
                 "experiment": experiment,
                 **identity,
-                "seeds": len(seeds),
+                "seeds": len(logits),
                 "folds": int(scores.usable.sum()),
                 "left_out": int((~scores.usable).sum()),
                 "subjects": len(label),
                 "sites": first.test["site"].nunique(),
-                **_mean("auc", scores, auc),
-                **_mean("acc", scores, acc),
+                **_mean("auc", scores, auc, words),
+                **_mean("acc", scores, acc, words),
+                **_spread(scores, words),
                 "pooled_auc": pooled.value,
                 "pooled_auc_low": pooled.low,
                 "pooled_auc_high": pooled.high,
                 **_cost([run.meta for run in seeds]),
             }
         )
-        columns = {"n": scores.n, "positives": scores.positives, "auc": scores.auc}
-        folds.append(pd.DataFrame({**identity, "fold": scores.fold, **columns, "acc": scores.acc}))
+        columns = {"n": scores.n, "positives": scores.positives}
+        columns |= {name: getattr(scores, name) for name in MEASURES}
+        folds.append(pd.DataFrame({**identity, "fold": scores.fold, **columns}))
     table = pd.DataFrame(rows)
-    table["parameters"] = table["parameters"].astype("Int64")
+    for column in ("epochs", "folds_together", "parameters"):
+        table[column] = table[column].astype("Int64")
     return in_paper_order(table), in_paper_order(pd.concat(folds, ignore_index=True))
 
 
-def _mean(name: str, scores: FoldScores, interval) -> dict:
+def _mean(name: str, scores: FoldScores, subjects, words: tuple) -> dict:
+    """Mean and deviation over folds; their intervals over the same folds, and over other ones."""
     mean, sd = scores.mean_and_sd(name)
-    low, high = interval.low, interval.high
-    return {f"{name}_mean": mean, f"{name}_sd": sd, f"{name}_low": low, f"{name}_high": high}
+    values = getattr(scores, name)[scores.usable]
+    chosen = resampled_sites(max(len(values), 1), words)
+    sites, deviation = mean_over_sites(values, chosen), sd_over_sites(values, chosen)
+    return {
+        f"{name}_mean": mean,
+        f"{name}_sd": sd,
+        f"{name}_low": subjects.low,
+        f"{name}_high": subjects.high,
+        f"{name}_sites_low": sites.low,
+        f"{name}_sites_high": sites.high,
+        f"{name}_sd_low": deviation.low,
+        f"{name}_sd_high": deviation.high,
+    }
+
+
+def _spread(scores: FoldScores, words: tuple) -> dict:
+    positives, n = scores.positives[scores.usable], scores.n[scores.usable]
+    spread = sampling_spread(scores.mean_and_sd("auc")[0], positives, n - positives, words)
+    name = "auc_sd_sampling"
+    return {name: spread.value, f"{name}_low": spread.low, f"{name}_high": spread.high}
 
 
 def _cost(metas: list[dict]) -> dict:
-    """Mean time per epoch over folds and seeds, the highest memory, parameters, hardware."""
+    """Mean time per epoch over folds and seeds, the highest memory, size of the model, hardware."""
     seconds = [fold.get("seconds_per_epoch") for meta in metas for fold in meta["folds"]]
     seconds = [value for value in seconds if value is not None]
     memory = [meta["peak_memory_bytes"] for meta in metas if meta.get("peak_memory_bytes")]
+    took = [meta["seconds"] for meta in metas if meta.get("seconds") is not None]
     return {
+        "epochs": metas[0].get("settings", {}).get("epochs"),
+        "seconds": float(sum(took)) if took else None,
+        "folds_together": metas[0].get("group_size"),
         "seconds_per_epoch": float(np.mean(seconds)) if seconds else None,
         "peak_memory_gb": max(memory) / 1e9 if memory else None,
         "parameters": metas[0].get("parameters"),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 NOT_RUN = "not run"
-WIDE = 8
+WIDE = 6
+PAGE_LINES = 55
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Table:
     """``spans`` are headings above the columns, as (text, number of columns).
 
     Columns in ``left`` hold words and are set to the left. ``section`` is the place of the table
-    on the overview page.
+    on the overview page, where ``folded`` tables are opened by a click.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Table:
     spans: tuple[tuple[str, int], ...] = ()
     section: str = "results"
     left: tuple[int, ...] = (0,)
+    folded: bool = False
 
     def as_dict(self) -> dict:
         """For JSON; the overview page reads it back."""
@@ -118,8 +120,8 @@ def _markdown_cell(cell: Cell) -> str:
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "–": "--", "<": r"\textless{}", ">": r"\textgreater{}", "×": r"$\times$",
-    "λ": r"$\lambda$",
+    "±": r"$\pm$", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}",
+    "×": r"$\times$", "λ": r"$\lambda$",
 }  # fmt: skip
 
 
@@ -137,35 +139,65 @@ def _tex_cell(cell: Cell) -> str:
 
 
 def latex(table: Table, label: str) -> str:
-    """A float that needs the booktabs and graphicx packages; wide tables are scaled to the page."""
+    """A float that needs the booktabs and graphicx packages; wide tables are scaled to the page.
+
+    One that would not fit on a page is a longtable, which breaks across pages.
+    """
     width = len(table.columns)
-    kinds = {i: r"p{0.3\textwidth}" if i else "l" for i in table.left}
-    align = "".join(kinds.get(i, "r") for i in range(width))
-    is_wide = width > WIDE
-    lines = [
-        r"% needs \usepackage{booktabs,graphicx} and \usepackage[utf8]{inputenc}",
-        r"\begin{table*}[t]",
-        r"\centering\small",
-        rf"\caption{{{tex_text(table.title)}. {tex_text(table.caption)}}}",
-        rf"\label{{tab:{label}}}",
-        (r"\resizebox{\textwidth}{!}{" if is_wide else "") + rf"\begin{{tabular}}{{{align}}}",
-        r"\toprule",
-    ]
-    if table.spans:
-        lines += _tex_spans(table.spans)
-    lines += [" & ".join(map(tex_text, table.columns)) + r" \\", r"\midrule"]
+    words = [i for i in table.left if i]
+    share = min(0.3, 0.75 / max(len(words), 1))
+    align = "".join(
+        rf"p{{{share:.2g}\textwidth}}" if i in words else "l" if i in table.left else "r"
+        for i in range(width)
+    )
+    caption = rf"\caption{{{tex_text(table.title)}. {tex_text(table.caption)}}}"
+    head = [r"\toprule", *(_tex_spans(table.spans) if table.spans else [])]
+    head += [" & ".join(map(tex_text, table.columns)) + r" \\", r"\midrule"]
+    body = []
     for number, row in enumerate(table.rows):
         if row.heading:
             if number:
-                lines.append(r"\addlinespace")
+                body.append(r"\addlinespace")
             name = tex_text(row.cells[0].text)
-            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{name}}}}} \\")
+            body.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{name}}}}} \\")
         else:
-            lines.append(" & ".join(map(_tex_cell, row.cells)) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if is_wide else "")]
-    for note in table.notes:
-        lines.append(rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize {tex_text(note)}}}")
-    return "\n".join([*lines, r"\end{table*}"]) + "\n"
+            body.append(" & ".join(map(_tex_cell, row.cells)) + r" \\")
+    notes = [
+        rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize {tex_text(note)}}}"
+        for note in table.notes
+    ]
+    label = rf"\label{{tab:{label}}}"
+    if len(table.rows) > PAGE_LINES:
+        lines = [
+            r"% needs \usepackage{booktabs,longtable} and \usepackage[utf8]{inputenc}",
+            r"{\small",
+            rf"\begin{{longtable}}{{{align}}}",
+            rf"{caption}{label} \\",
+            *head,
+            r"\endhead",
+            *body,
+            r"\bottomrule",
+            r"\end{longtable}",
+            *notes,
+            "}",
+        ]
+    else:
+        scaled = width > WIDE
+        lines = [
+            r"% needs \usepackage{booktabs,graphicx} and \usepackage[utf8]{inputenc}",
+            r"\begin{table*}[t]",
+            r"\centering\small",
+            caption,
+            label,
+            (r"\resizebox{\textwidth}{!}{" if scaled else "") + rf"\begin{{tabular}}{{{align}}}",
+            *head,
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}" + ("}" if scaled else ""),
+            *notes,
+            r"\end{table*}",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _tex_spans(spans: Sequence[tuple[str, int]]) -> list[str]:

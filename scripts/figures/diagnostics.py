@@ -1,4 +1,4 @@
-"""Draw site discrepancy against predictive re-estimation variation."""
+"""Draw the four diagnostics of a cohort: scatter, alignment sweep, mismatches, retention."""
 
 import argparse
 
@@ -7,10 +7,7 @@ from brio_core import cli
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--diagnostics", nargs="+", required=True, metavar="CSV")
-    parser.add_argument(
-        "--summaries", nargs="+", required=True, metavar="CSV", help="for names and groups"
-    )
+    parser.add_argument("--diagnostics", nargs="+", required=True, metavar="DIR")
     parser.add_argument(
         "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
     )
@@ -19,7 +16,7 @@ def main() -> None:
 
     from brio_core.reporting.figures.diagnostics import draw
 
-    draw(arguments.diagnostics, arguments.summaries, arguments.datasets, arguments.out_prefix)
+    draw(arguments.diagnostics, arguments.datasets, arguments.out_prefix)
 
 
 if __name__ == "__main__":

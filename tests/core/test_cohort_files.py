@@ -9,6 +9,7 @@ import pytest
 
 from brio_core.cohort import Rois, read_fc, read_series, write_fc, write_series
 from brio_core.errors import BrioError
+from brio_core.sealed import seal
 
 ROIS = Rois.named(f"roi{index}" for index in range(5))
 
@@ -92,6 +93,7 @@ class TestDamage:
     def test_part_that_is_missing(self, files, position, read):
         with h5py.File(files[position], "a") as store:
             del store["bold" if position == 0 else "fc"]
+        seal(files[position])
         with pytest.raises(BrioError, match="is damaged"):
             read(files[position])
 
@@ -102,6 +104,7 @@ class TestDamage:
             else:
                 del store["subject"]
                 store.create_dataset("subject", data=["s0"], dtype=h5py.string_dtype())
+        seal(files[position])
         with pytest.raises(BrioError, match="its parts do not fit together"):
             read(files[position])
 

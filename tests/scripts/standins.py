@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import yaml
+
+from workflow.lib.schema import filled, schema
 
 ROOT = Path(__file__).resolve().parents[2]
 SITES = ("Alder", "Birch", "Cedar", "Elm", "Fir", "Hazel", "Maple")
@@ -149,16 +152,20 @@ def write_cohort(root: Path, cohort_name: str = "demo", sites=SITES, per_site=14
     return folder
 
 
-def write_diagnostics(root: Path, variant: str, seed: int = 0, sites=SITES) -> Path:
-    """Write one diagnostics file: lower site discrepancy is not lower predictive variation."""
-    generator = np.random.default_rng([seed, *map(ord, variant)])
-    centre = {"gcn": (0.06, 0.5), "brio": (0.03, 0.15)}.get(variant, (0.09, 0.3))
-    lines = ["fold,site_discrepancy,predictive_variation,test_auc"]
-    for name in sites:
-        x, y = np.array(centre) * np.exp(generator.normal(0, 0.2, 2))
-        lines.append(f"{name},{x:.6f},{y:.6f},{generator.uniform(0.6, 0.9):.6f}")
-    path = root / "diagnostics" / "demo" / "loso" / variant / f"seed-{seed}.csv"
+def write_profile(root: Path, cohort_name: str = "demo", sites=SITES, per_site=14) -> Path:
+    """Write site_profile.tsv; one subject stands out, and every third site is mistaken."""
+    path = root / "cohorts" / cohort_name / "site_profile.tsv"
     path.parent.mkdir(parents=True, exist_ok=True)
+    subject, site, label = cohort(sites, per_site)
+    generator = np.random.default_rng(2)
+    lines = ["subject\tsite\tlabel\tage\tmale\tmean_fd\ttr\tframes\tfc_mean\tfc_sd\ttypicality"
+             "\toutlier\trecognised_as"]  # fmt: skip
+    for number, (one, where, which) in enumerate(zip(subject, site, label)):
+        told = where if number % 3 else sites[0]
+        values = (f"{value:.4f}" for value in generator.uniform(0.1, 0.3, 3))
+        age, odd = f"{generator.uniform(18, 60):.1f}", "level of FC" if number == 5 else ""
+        words = [one, where, which, age, number % 2, 0.12, 2.0, 90 + number % 7, *values, odd, told]
+        lines.append("\t".join(map(str, words)))
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -173,4 +180,20 @@ def write_block_lengths(root: Path, protocol: str = "loso", sites=SITES) -> Path
     path = root / "blocklength" / "demo" / f"{protocol}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"cohort": "demo", "protocol": protocol, "folds": folds}))
+    return path
+
+
+def write_run_config(root: Path, methods=("brio", "gcn"), **settings) -> Path:
+    """Write run_config.yaml as the workflow does, of the shipped method files."""
+    variants = {}
+    for name in methods:
+        method = yaml.safe_load((ROOT / f"config/methods/{name}.yaml").read_text())
+        values = method["presets"]["common"] | settings.get("overrides", {}).get(name, {})
+        words = {key: method[key] for key in ("method", "label", "group")}
+        variants[name] = {**words, "settings": values}
+    config = filled({"cohorts": ["demo"], **settings}, schema("config"))
+    datasets = {"demo": filled(dict(DATASET), schema("dataset"))}
+    path = root / "run_config.yaml"
+    content = {"config": config, "datasets": datasets, "experiments": {}, "variants": variants}
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path

@@ -113,16 +113,40 @@ def test_atlas_whose_labels_are_not_in_the_images(programs, own_copy):
     assert _files(programs.out) == ["candidates.tsv"]
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ({"kind": "dpabi", "folder": "demo"}, ("cohort demo", "'dpabi'", "not built yet")),
-        ({"kind": "magic", "folder": "demo"}, ("'magic'", "bids, pcp, series")),
-    ],
-)
-def test_kinds_of_source_that_cannot_be_read(programs, load_dataset, source, words):
-    _fails(programs("candidates", dataset=load_dataset("demo") | {"source": source}), *words)
+def test_kind_of_source_that_cannot_be_read(programs, load_dataset):
+    source = {"kind": "magic", "folder": "demo"}
+    result = programs("candidates", dataset=load_dataset("demo") | {"source": source})
+    _fails(result, "'magic'", "bids, dpabi, pcp, series")
     assert _files(programs.out) == []
+
+
+def _excluded(programs, dataset):
+    assert programs("candidates", dataset=dataset).returncode == 0
+    table = read_table(programs.out / "candidates.tsv").set_index("subject")["excluded"]
+    return table[table != ""]
+
+
+def test_rules_of_the_dataset_that_are_known_before_reading(programs, load_dataset, own_copy):
+    header, *lines = (own_copy / "participants.tsv").read_text().splitlines()
+    lines = [f"{line}\t{('pass', 'fail')[n == 4]}\t{n % 3}" for n, line in enumerate(lines)]
+    text = "\n".join([f"{header}\tqc\tprotocol", *lines]) + "\n"
+    (own_copy / "participants.tsv").write_text(text)
+    dataset = load_dataset("demo")
+    before = _excluded(programs, dataset)
+    dataset["inclusion"] |= {"quality": {"qc": ["pass"]}}
+    reasons = _excluded(programs, dataset).drop(before.index)
+    assert reasons.to_dict() == {"sub-005": "failed quality control: qc is fail"}
+    dataset["inclusion"] |= {"quality": {}, "select": {"protocol": [0, 1]}}
+    reasons = _excluded(programs, dataset)
+    assert (reasons == "not selected: protocol is 2").sum() == len(lines) // 3
+    dataset["inclusion"] |= {"select": {}, "max_mean_fd": 0.05}
+    reasons = _excluded(programs, dataset).drop(before.index)
+    assert len(reasons) > 0 and reasons.str.startswith("too much head motion: 0.").all()
+    (own_copy / "participants.tsv").write_text(text.replace("\t29.1\t", "\tn/a\t", 1))
+    dataset["inclusion"] = {"required": ["tr", "age"]}
+    reasons = _excluded(programs, dataset)
+    assert reasons["sub-001"] == "missing phenotype: no age"
+    assert set(reasons.index) == {"sub-001", *before.index}
 
 
 def test_fewer_than_five_usable_sites(programs, own_copy):

@@ -1,11 +1,17 @@
 """Every figure: it is drawn from stand-in results, twice to the same bytes, with its words."""
 
+import csv
 import json
 import re
 import runpy
+from itertools import combinations
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from brio_core.reporting.diagnostics import Diagnostics
+from tests.scripts.diagnosed import DIAGNOSED, write_diagnostics
 from tests.scripts.standins import (
     DATASET,
     METHODS,
@@ -13,12 +19,23 @@ from tests.scripts.standins import (
     run_program,
     write_block_lengths,
     write_cohort,
-    write_diagnostics,
+    write_profile,
     write_run,
 )
 
 DATASETS = json.dumps({"demo": DATASET})
-NAMES = ("auc_by_site", "cohort", "training", "diagnostics", "block_length")
+NAMES = (
+    "ablations", "auc_by_site", "block_length", "cohort", "diagnostics", "method", "propositions",
+    "roi_profile", "scan_length", "sensitivity", "sites", "training",
+)  # fmt: skip
+# A small sweep of BRIO: label, strength and changed settings.
+SWEPT = {
+    "brio": ("BRIO", 1.3, {}),
+    "brio-wo-rs": ("BRIO w/o RS", 1.1, {"without": "RS"}),
+    "brio-wo-tr": ("BRIO w/o TR", 1.0, {"without": "TR"}),
+    "brio-k2": ("BRIO (K = 2)", 1.0, {"reestimates": 2}),
+    "brio-j8": ("BRIO (J = 8)", 1.2, {"factors": 8}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,28 +49,64 @@ def results(tmp_path_factory):
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         write_block_lengths(root, protocol)
-    for variant in METHODS:
-        write_diagnostics(root, variant)
+    for cohort in ("demo", "other"):
+        for variant, (label, effect, change) in SWEPT.items():
+            settings = {"epochs": 30, "without": "none", "reestimates": 8, "factors": 4} | change
+            write_run(
+                root / "sweep",
+                variant,
+                cohort_name=cohort,
+                method=(label, "Ours", effect),
+                settings=settings,
+            )
+        summarise(root / "sweep", cohort)
+        write_diagnostics(root, cohort, placed=cohort == "demo")
     write_cohort(root)
+    write_profile(root)
     return root
+
+
+def summarise(root, cohort):
+    result = run_program(
+        "summarise", "--runs", *sorted(root.glob(f"runs/{cohort}/loso/*/seed-0")),
+        "--experiment", "sweep", "--out", root / f"{cohort}.csv",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
 
 
 def inputs(root, name):
     summaries = ["--summaries", root / "loso.csv", root / "id.csv"]
     cohort = root / "cohorts/demo"
+    diagnostics = ["--diagnostics", *sorted(root.glob("diagnostics/diagnostics/*/loso"))]
+    sweep = [
+        "--summaries",
+        *sorted(root.glob("sweep/*.csv")),
+        "--runs",
+        *sorted(root.glob("sweep/runs/*/loso/*/seed-0")),
+    ]
     return {
         "auc_by_site": [*summaries, "--sites", root / "loso.sites.csv", root / "id.sites.csv"],
         "cohort": ["--inclusion", cohort / "inclusion.tsv",
                    "--participants", cohort / "participants.tsv"],
         "training": ["--runs", *sorted(root.glob("runs/demo/*/*/seed-0"))],
-        "diagnostics": ["--diagnostics", *sorted(root.glob("diagnostics/demo/loso/*/*.csv")),
-                        *summaries],
+        "diagnostics": diagnostics[:2],
+        "propositions": diagnostics,
+        "roi_profile": diagnostics,
+        "scan_length": diagnostics,
+        "method": [],
+        "ablations": sweep,
+        "sensitivity": sweep,
+        "sites": ["--profiles", cohort / "site_profile.tsv"],
         "block_length": ["--block-lengths", *sorted(root.glob("blocklength/demo/*.json"))],
     }[name]  # fmt: skip
 
 
 def draw(root, name, prefix):
-    arguments = [*inputs(root, name), "--datasets", DATASETS, "--out-prefix", prefix]
+    return draw_with(inputs(root, name), name, prefix)
+
+
+def draw_with(options, name, prefix):
+    arguments = [*options, "--datasets", DATASETS, "--out-prefix", prefix]
     result = run_program(f"figures/{name}", *arguments)
     assert result.returncode == 0, result.stderr
     assert result.stderr == "", "no warnings"
@@ -90,15 +143,93 @@ def test_alternative_text_holds_the_numbers(results, tmp_path):
     assert expected in text
 
 
-def test_unknown_variant_of_a_diagnostics_file_is_named(results, tmp_path):
-    path = write_diagnostics(tmp_path, "mystery")
+def test_diagnostics_of_methods_without_factors(tmp_path):
+    """Without BRIO the scatter is still drawn; figures about factors say what is missing."""
+    folder = write_diagnostics(tmp_path, diagnosed={"gcn": DIAGNOSED["gcn"]})
+    _, png = draw_with(["--diagnostics", folder], "diagnostics", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        assert "BRIO was not run" in picture.text["Comment"]
+    for name in ("propositions", "roi_profile", "scan_length"):
+        result = run_program(
+            f"figures/{name}", "--diagnostics", folder, "--out-prefix", tmp_path / name
+        )
+        assert result.returncode == 1
+        assert re.fullmatch(r"error: no diagnostics of BRIO.*\n", result.stderr)
+        assert not (tmp_path / f"{name}.png").exists()
+
+
+def test_a_folder_without_diagnostics_is_named(tmp_path):
     result = run_program(
-        "figures/diagnostics", "--diagnostics", path, "--summaries", results / "loso.csv",
-        "--out-prefix", tmp_path / "figure",
-    )  # fmt: skip
+        "figures/diagnostics", "--diagnostics", tmp_path / "nothing", "--out-prefix", tmp_path / "x"
+    )
     assert result.returncode == 1
-    assert re.fullmatch(r"error: .*mystery.*\n", result.stderr)
-    assert not (tmp_path / "figure.png").exists()
+    assert re.fullmatch(r"error: .*nothing.*does not exist.*\n", result.stderr)
+
+
+def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_path):
+    """Spearman's rho, discordant pairs, mismatches and retention, counted again from the files."""
+    stats = pytest.importorskip("scipy.stats")
+    folder = results / "diagnostics/diagnostics/demo/loso"
+    rows = list(csv.DictReader((folder / "cells.csv").open()))
+    shown = [r for r in rows if r["variant"] in ("gcn", "brio", "brio-wo-qg-lambda0")]
+    x, y = ([float(r[k]) for r in shown] for k in ("site_discrepancy", "predictive_variation"))
+    wrong = total = 0
+    for one, other in combinations(range(len(shown)), 2):
+        if shown[one]["fold"] == shown[other]["fold"]:
+            total += 1
+            wrong += (x[one] < x[other]) != (y[one] < y[other])
+    swept = [r for r in rows if r["variant"] not in ("gcn", "brio-wo-rs")]
+    x_all, y_all = (np.array([float(r[k]) for r in swept])
+                    for k in ("site_discrepancy", "predictive_variation"))  # fmt: skip
+    plain = {r["fold"]: float(r["validation_auc"]) for r in swept
+             if r["variant"] == "brio-wo-qg-lambda0"}  # fmt: skip
+    mismatch = (x_all < np.median(x_all)) & (y_all > np.median(y_all))
+    kept = [float(r["validation_auc"]) >= plain[r["fold"]] - 0.02 for r in swept]
+    own = np.array([r["variant"] == "brio" for r in swept])
+    _, png = draw_with(["--diagnostics", folder], "diagnostics", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        text = picture.text["Comment"]
+    rho = stats.spearmanr(x, y).statistic
+    assert f"ρ = {rho:.2f}, ".replace("-", "−") in text
+    assert f"discordant pairs: {100 * wrong / total:.0f} %" in text
+    rates = [100 * (mismatch & flag)[own].mean() for flag in (np.ones(len(own), bool), kept)]
+    assert f"BRIO {rates[0]:.0f} % and {rates[1]:.0f} %" in text
+    assert re.search(r"Full qualification [\d., ]*0.750;", text), "all factors: the original AUC"
+
+
+def test_matched_setting_is_chosen_by_validation_among_positive_strengths(results):
+    from brio_core.reporting.figures.diagnostics import matched
+
+    folder = results / "diagnostics/diagnostics/demo/loso"
+    rows = list(csv.DictReader((folder / "cells.csv").open()))
+    means = {
+        name: np.mean([float(r["validation_auc"]) for r in rows if r["variant"] == name])
+        for name in ("brio-wo-qg-lambda0.3", "brio-wo-qg-lambda1")
+    }
+    assert matched(Diagnostics(folder)) == max(means, key=means.get)
+
+
+def test_a_sweep_changes_one_setting_at_a_time():
+    from brio_core.reporting.figures.sensitivity import sweep
+
+    base = {"reestimates": 8, "factors": 4}
+    settings = {"brio": base, "k": base | {"reestimates": 2}, "j": base | {"factors": 2}}
+    rows = pd.DataFrame({"variant": ["brio", "j", "k"], "auc_mean": [0.7, 0.6, 0.5]})
+    assert sweep(rows, settings, "reestimates")["auc_mean"].to_dict() == {2: 0.5, 8: 0.7}
+    assert sweep(rows, settings, "factors")["auc_mean"].to_dict() == {2: 0.6, 4: 0.7}
+
+
+def test_training_stays_readable_with_all_methods_and_cohorts(tmp_path):
+    """21 methods and five cohorts on one page, every method named once."""
+    from brio_core.reporting.results import METHODS as EVERY
+
+    for cohort in ("a", "b", "c", "d", "e"):
+        for method in EVERY:
+            write_run(tmp_path, method, cohort_name=cohort, method=(method.upper(), "Ours", 1.0))
+    runs = sorted(tmp_path.glob("runs/*/loso/*/seed-0"))
+    _, png = draw_with(["--runs", *runs], "training", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        assert picture.width <= 1600 and picture.height <= 2000
 
 
 def test_groups_keep_their_colour_and_methods_differ_in_a_group():

@@ -11,12 +11,24 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting.headline import headlines
+from brio_core.reporting.overview import SECTIONS, sections
 from brio_core.reporting.results import SUMMARY_NUMBERS
 from brio_core.reporting.results_table import permuted_rows, verdict
-from tests.scripts.standins import DATASET, METHODS, ROOT, run_program, write_cohort, write_run
+from brio_core.reporting.tables import Cell, Row, Table
+from brio_core.reporting.writing import write_table
+from tests.scripts.standins import (
+    DATASET,
+    METHODS,
+    ROOT,
+    run_program,
+    write_cohort,
+    write_run,
+    write_run_config,
+)
 
 pytest.importorskip("jinja2")
 EVIL = "<script>alert(1)</script>"
+TABLES = 11
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
 
@@ -40,17 +52,42 @@ def make_page(root, sites, title):
             "tables", "--summaries", summaries[-1], "--experiment", experiment,
             "--datasets", datasets, "--out-prefix", root / "tables" / protocol,
         )  # fmt: skip
+    experiment = ("--experiment", json.dumps({"title": "Title", "caption": "Caption."}))
+    sites, named = ("--sites", root / "loso.sites.csv"), ("--datasets", datasets)
+    first = ("--summaries", summaries[0])
+    ok("comparison", *first, *sites, *experiment, *named, "--out-prefix", root / "tables/test")
+    ok("site_scores", *sites, *experiment, *named, "--out-prefix", root / "tables/site-scores")
+    planned = ("--planned", json.dumps({"settings": [["demo", "loso"]], "variants": []}))
+    paper = ROOT / "config/paper"
+    ok(
+        "efficiency", *first, "--paper", paper / "table_efficiency.csv", *experiment, *planned,
+        *named, "--out-prefix", root / "tables/efficiency",
+    )  # fmt: skip
+    ok(
+        "paper_vs_ours", "--paper", paper, *first, *named,
+        "--out-prefix", root / "tables/paper_vs_ours",
+    )  # fmt: skip
+    methods = [ROOT / f"config/methods/{name}.yaml" for name in ("brio", "gcn")]
+    stated = json.dumps({"brio": [], "gcn": []})
+    config = write_run_config(root, overrides={"all": {"note": EVIL}})
+    ok(
+        "settings", "--config", config, "--methods", *methods, "--stated", stated,
+        "--schemas", ROOT / "workflow/schemas", "--out-prefix", root / "tables/settings",
+        "--others-prefix", root / "tables/settings-others",
+    )  # fmt: skip
     ok("cohort_table", *cohort, "--out-prefix", root / "tables/cohort")
     ok("figures/cohort", *cohort, "--out-prefix", root / "figures/cohort")
     ok(
         "figures/auc_by_site", "--summaries", *summaries[:2], "--sites", root / "loso.sites.csv",
         root / "id.sites.csv", "--datasets", datasets, "--out-prefix", root / "figures/sites",
     )  # fmt: skip
-    (root / "run_config.yaml").write_text(f"cohorts: [demo]\nnote: {EVIL}\n")
+    names = Row((Cell(f"subject {EVIL}"), Cell(f"region {EVIL}")))
+    planted = Table("Names", "Of data.", ("Subject", "Region"), (names,))
+    write_table(root / "tables/names", pd.DataFrame({"subject": [EVIL]}), planted)
     arguments = (
         "--tables", *sorted(root.glob("tables/*.json")), "--figures",
         *sorted(root.glob("figures/*.png")), "--summaries", *summaries, "--config",
-        root / "run_config.yaml", "--datasets", datasets,
+        config, "--datasets", datasets,
     )  # fmt: skip
     ok("overview", *arguments, "--runs", *cells, "--out", root / "index.html")
     return arguments
@@ -101,7 +138,7 @@ def test_page_is_well_formed_and_accessible(page):
     assert outline.find("html")[0]["lang"] == "en"
     assert len(outline.find("h1")) == 1 and len(outline.find("main")) == 1
     assert all(len(image["alt"]) > 20 for image in outline.find("img"))
-    assert len(outline.find("img")) == 2 and len(outline.find("table")) == 5
+    assert len(outline.find("img")) == 2 and len(outline.find("table")) == TABLES
     identifiers = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
     assert len(identifiers) == len(set(identifiers))
     targets = [link["href"][1:] for link in outline.find("a") if link["href"][0] == "#"]
@@ -118,7 +155,8 @@ def test_page_needs_nothing_from_outside(page):
 
 def test_names_from_data_are_escaped(page):
     assert "<script" not in page and 'onmouseover="x' not in html.unescape(page).split("<main>")[0]
-    assert html.escape(EVIL) in page
+    for planted in (f"A{EVIL}", f"subject {EVIL}", f"region {EVIL}"):
+        assert html.escape(planted) in page
     assert "B &amp; C" in page and "{{ 7 * 7 }}" in page
     handlers = [name for _, attributes in Outline(page).tags for name in attributes]
     assert not [name for name in handlers if name.startswith("on")]
@@ -126,7 +164,7 @@ def test_names_from_data_are_escaped(page):
 
 def test_links_lead_to_files(results, page):
     links = [link["href"] for link in Outline(page).find("a") if link["href"][0] != "#"]
-    assert len(links) == 4 * 3 + 2 * 2 + 3 + 1
+    assert len(links) == TABLES * 3 + 2 * 2 + 3 + 1
     for link in links:
         assert (results[0] / link).exists(), link
 
@@ -140,6 +178,25 @@ def test_page_says_what_was_run(results, page):
     sentence = f"BRIO reaches a pooled AUC of {row['pooled_auc']:.2f} [{low:.2f}, {high:.2f}]"
     assert sentence in text
     assert "seed-0/predictions.csv" in text and "snakemake --cores all tables" in text
+
+
+def test_page_is_read_from_top_to_bottom(page):
+    """Who was there, what came out, how sure it is, the paper beside it, what it took, settings."""
+    text = html.unescape(re.sub(r"<[^>]+>", "", page.split("<main>")[1]))
+    names = re.findall(r'<h2 id="([^"]+)"', page)
+    assert names[0] == "short" and names[-1] == "reproduce"
+    assert names[1:-1] == [name for name in SECTIONS if name in names]
+    needed = {"cohort", "results", "comparison", "permuted", "paper", "efficiency", "settings"}
+    assert needed <= set(names)
+    assert "In the paper: 895 numbers, not run" in text
+    assert f"all methods: note = {EVIL}" in html.unescape(page), "changed settings are said"
+
+
+def test_sections_that_the_page_does_not_know_are_shown():
+    table = {"section": "Scan length"}
+    found = sections([table, {"section": "paper"}, {"section": "cohort"}], [])
+    assert [one.name for one in found] == ["cohort", "scan-length", "paper"]
+    assert found[1].title == "Scan length" and found[1].tables == [table]
 
 
 def test_same_inputs_give_the_same_page_from_folders_or_lists(results, page, tmp_path):

@@ -32,13 +32,18 @@ if program == "make_demo":
     files = [out["--out"] / "participants.tsv"]
 elif program == "assemble":
     files = [out[name] for name in ("--participants", "--inclusion", "--series")]
+elif program == "adopt":
+    files = [out["--out-dir"] / name for name in ("predictions.csv", "meta.json")]
+elif program == "diagnose":
+    files = [out["--out-dir"] / "cells.csv"]
 elif program == "train":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "history.csv", "models.pt")]
 elif "--out-prefix" in out:
     kinds = (".pdf", ".png") if "figures" in words[0] else (".csv", ".md", ".tex", ".json")
-    files = [pathlib.Path(str(out["--out-prefix"]) + kind) for kind in kinds]
+    prefixes = [out[name] for name in ("--out-prefix", "--others-prefix") if name in out]
+    files = [pathlib.Path(str(prefix) + kind) for prefix in prefixes for kind in kinds]
 else:
-    files = [out[name] for name in ("--out", "--sites", "--cells") if name in out]
+    files = [out[name] for name in ("--out", "--sites", "--cells", "--plain") if name in out]
 for file in files:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("a,b\\n1,2\\n")
@@ -103,6 +108,8 @@ def make_project(folder: Path) -> Project:
         else:
             shutil.copy(source, target)
     project = Project(folder)
+    # Three methods of different kinds stand for all.
+    project.edit("config/config.yaml", "methods: all", "methods: [gcn, brio, linear-correlation]")
     project.bin.mkdir()
     stand_in = project.bin / "python"
     stand_in.write_text(STAND_IN.format(python=sys.executable))

@@ -8,6 +8,8 @@ import yaml
 from workflow.lib.cells import experiment_cells
 from workflow.lib.configuration import load
 from workflow.lib.files import ConfigurationError, read_yaml
+from workflow.lib.outputs import item, item_cells, output_inputs, output_names
+from workflow.lib.paths import Paths
 from workflow.lib.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +81,8 @@ def test_every_key_is_described(kind):
         ({"overrides": {"gcn": {"learning_rate": "1e-3"}}}, "it needs a point: 1.0e-4"),
         ({"overrides": {"gcn": {"epochs": 2.5}}}, "'epochs' must be like 200, not 2.5"),
         ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
+        ({"variants": ["brio-k3"]}, "unknown variant 'brio-k3' in 'variants'; did you mean 'brio-"),
+        ({"diagnostics": {"scan_fractions": [1.5]}}, "must be at most 1, not 1.5"),
     ],
 )
 def test_mistakes_are_named(changes, message):
@@ -209,6 +213,7 @@ def test_settings_come_in_this_order(elsewhere):
         "label": "M5",
         "group": "Ours",
         "settings": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
+        "search": {},
     }
 
 
@@ -220,7 +225,36 @@ def test_cells_are_chosen_by_cohorts_methods_and_seeds():
     permuted = experiment_cells(resolved, "permuted")
     assert len(permuted) == 5 * 3
     assert {cell.seed for cell in permuted} == {3}
-    assert not experiment_cells(resolved, "lambda-sweep"), "not on the demo cohort"
+
+
+def test_sweeps_are_shortened_by_variants():
+    resolved = configuration()
+    swept = {cell.variant for cell in experiment_cells(resolved, "sensitivity")}
+    assert swept == {"brio", "brio-k2", "brio-j2"}
+    resolved = configuration(variants="all")
+    assert len(experiment_cells(resolved, "sensitivity")) == 9
+    resolved = configuration(variants=[], experiments=["main"])
+    assert {cell.variant for cell in experiment_cells(resolved, "ablations")} == {"brio"}
+
+
+def test_a_figure_per_cohort_shows_that_cohort():
+    resolved = configuration("paper")
+    names = output_names(resolved, "figures", ("diagnostics",))
+    assert [name for name in names if name.startswith("diagnostics-")] == [
+        f"diagnostics-{cohort}" for cohort in resolved.settings["cohorts"]
+    ]
+    cells = item_cells(resolved, "figures", "diagnostics-srpbs-aal116")
+    assert {cell.cohort for cell in cells} == {"srpbs-aal116"}
+    assert "linear-confounds" not in {cell.variant for cell in cells}, "nothing to diagnose"
+    assert item(resolved, "figures", "diagnostics-srpbs-aal116")["title"].endswith(": SRPBS")
+    inputs = output_inputs(resolved, Paths("results"), "figures", "diagnostics-srpbs-aal116")
+    assert inputs == {"diagnostics": ["results/diagnostics/diagnostics/srpbs-aal116/loso"]}
+
+
+def test_figures_about_brio_are_left_out_without_it():
+    resolved = configuration(methods=["gcn"], experiments=["main"])
+    assert output_names(resolved, "figures", ("diagnostics",)) == ["diagnostics-demo"]
+    assert output_names(resolved, "tables", ("diagnostics",)) == ["scan-length"]
 
 
 def test_the_paper_is_complete():
@@ -230,7 +264,9 @@ def test_the_paper_is_complete():
     assert count["ablations"] == (4 + 1) * 5 * 5
     assert count["sensitivity"] == (8 + 1) * 5 * 5
     assert count["block-length"] == (2 + 1) * 5 * 5
-    assert count["lambda-sweep"] == (5 + 1) * 4 * 5
+    assert count["lambda-sweep"] == (5 + 1) * 5 * 5
+    # All methods, five strengths without guidance, and without re-estimation support.
+    assert count["diagnostics"] == ((17 + 6) * 5 + 4) * 5
 
 
 def test_the_resolved_configuration_can_be_written():
@@ -280,3 +316,14 @@ def test_the_manual_names_every_key(kind):
             walk(branch["then"])
 
     walk(schema(kind))
+
+
+def test_settings_are_searched_unless_somebody_fixes_them():
+    def searched(variant="coral", **words):
+        return load({"cohorts": ["demo"], **words}).train_params(variant)["search"]
+
+    assert list(searched()) == ["penalty_weight"]
+    assert searched("gcn") == {}
+    assert searched(search=False) == {}
+    assert searched(preset="published") == {}
+    assert searched(overrides={"coral": {"penalty_weight": 1.0}}) == {}

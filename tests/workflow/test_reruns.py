@@ -2,26 +2,39 @@
 
 import pytest
 
+SWEPT = (
+    "wo-rs",
+    "wo-tr",
+    "wo-sm",
+    "wo-sf",
+    "wo-qg-lambda0",
+    "wo-qg-lambda1",
+    "k2",
+    "j2",
+    "block2x",
+)
 ALL_CELLS = {
     ("demo", protocol, variant, "0")
     for protocol in ("loso", "id")
     for variant in ("gcn", "brio", "linear-correlation")
-}
+} | {("demo", "loso", f"brio-{name}", "0") for name in SWEPT}
 
 
 def cells_of(jobs, rule="train"):
     return {tuple(values) for name, *values in jobs if name == rule}
 
 
-def cells_with(variant):
-    return {cell for cell in ALL_CELLS if cell[2] == variant}
+def cells_with(method):
+    return {cell for cell in ALL_CELLS if cell[2].startswith(method)}
 
 
 def rules_of(jobs):
     return {job[0] for job in jobs}
 
 
-AFTER_TRAINING = {"diagnose", "summarise", "table", "figure", "index", "all"}
+AFTER_TRAINING = {"diagnose", "summarise", "table", "figure", "paper_vs_ours", "index", "all"}
+# The page about settings is made again whenever a setting changes.
+SETTINGS = {"settings"}
 
 
 def test_second_run_has_nothing_to_do(after_demo):
@@ -48,10 +61,9 @@ def test_one_method_changes(after_demo, file, old, new, variant):
     after_demo.edit(file, old, new)
     jobs = after_demo.plan()
     assert cells_of(jobs) == cells_with(variant)
-    assert rules_of(jobs) == {"train"} | AFTER_TRAINING
-    diagnosed = {values[2] for values in cells_of(jobs, "diagnose")}
-    # The diagnostics of all methods use the qualification of BRIO.
-    assert diagnosed == {variant}
+    assert rules_of(jobs) - SETTINGS == {"train"} | AFTER_TRAINING
+    # One process looks at all cells of an experiment.
+    assert cells_of(jobs, "diagnose") == {("diagnostics", "demo", "loso")}
 
 
 def test_shared_training_code_changes(after_demo):
@@ -74,18 +86,46 @@ def test_a_figure_retrains_nothing(after_demo):
     assert jobs == {("figure", "cohorts"), ("index",), ("all",)}
 
 
+@pytest.mark.parametrize(
+    ("file", "figures"),
+    [
+        ("diagnostics", {"diagnostics-demo"}),
+        ("scan_length", {"scan-length"}),
+        ("ablations", {"ablations"}),
+        ("method", {"method"}),
+    ],
+)
+def test_the_style_of_a_figure_reruns_no_diagnostics(after_demo, file, figures):
+    after_demo.append(f"brio_core/reporting/figures/{file}.py", "\nCHANGED = 1\n")
+    jobs = after_demo.plan()
+    assert jobs == {("figure", name) for name in figures} | {("index",), ("all",)}
+
+
+def test_one_lost_prediction_reruns_its_cell_and_what_hangs_on_it(after_demo):
+    folder = after_demo.folder / "results/runs/demo/loso/brio-k2/seed-0"
+    (folder / "predictions.csv").unlink()
+    jobs = after_demo.plan()
+    assert cells_of(jobs) == {("demo", "loso", "brio-k2", "0")}
+    assert cells_of(jobs, "summarise") == {("sensitivity", "demo", "loso")}
+    assert cells_of(jobs, "figure") == {("sensitivity",)}
+    assert not cells_of(jobs, "diagnose"), "K = 2 is not diagnosed"
+
+
 def test_words_about_a_cohort_extract_nothing(after_demo):
     after_demo.edit("config/datasets/demo.yaml", "title: Demo cohort", "title: Our cohort")
-    assert rules_of(after_demo.plan()) == {"table", "figure", "index", "all"}
+    assert rules_of(after_demo.plan()) - SETTINGS == {
+        "table", "figure", "paper_vs_ours", "index", "all",
+    }  # fmt: skip
 
 
 def test_another_machine_retrains_nothing(after_demo):
     after_demo.edit("config/config.yaml", "device: cpu", "device: auto")
-    assert rules_of(after_demo.plan()) == {"index", "all"}
+    assert rules_of(after_demo.plan()) - SETTINGS == {"index", "all"}
 
 
 def test_a_new_seed_trains_only_its_cells(after_demo):
     after_demo.edit("config/config.yaml", "seeds: [0]", "seeds: [0, 1]")
     trained = cells_of(after_demo.plan())
     assert {cell[3] for cell in trained} == {"1"}
-    assert {cell[2] for cell in trained} == {"gcn", "brio"}, "linear rows have no seeds"
+    variants = {cell[2] for cell in ALL_CELLS} - {"linear-correlation"}
+    assert {cell[2] for cell in trained} == variants, "linear rows have no seeds"

@@ -13,13 +13,14 @@ import yaml
 
 from workflow.lib.checks import RESERVED
 from workflow.lib.code_version import _imports
+from workflow.lib.outputs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = sorted((ROOT / "envs").glob("*.yaml"))
 # The GPU builds of pytorch bring triton along.
 PACKAGES = {
     "torch": "pytorch", "triton": "pytorch", "sklearn": "scikit-learn", "PIL": "pillow",
-    "yaml": "pyyaml",
+    "yaml": "pyyaml", "isal": "python-isal",
 }  # fmt: skip
 
 
@@ -55,7 +56,7 @@ def workflow_rules():
 
 def test_every_rule_is_complete(workflow_rules):
     working = [rule for rule in workflow_rules if rule.shellcmd]
-    assert len(working) == 13
+    assert len(working) == 18
     for rule in working:
         assert rule.log, rule.name
         assert rule.benchmark, rule.name
@@ -106,7 +107,7 @@ def test_environments_are_pinned_like_the_virtual_one(path):
     wanted = dict(re.findall(r"^([\w.-]+)==([\w.]+)", constraints, flags=re.M))
     wanted = {name.lower().replace("_", "-"): version for name, version in wanted.items()}
     for package, version in pins(path).items():
-        name = "torch" if package == "pytorch" else package
+        name = {"pytorch": "torch", "python-isal": "isal"}.get(package, package)
         if name != "python":
             assert wanted[name] == version, package
 
@@ -136,7 +137,7 @@ def test_environments_hold_what_is_imported(path, workflow_rules):
             script = re.search(r"\{RUN\}/(\w+)\.py", rule.shellcmd)
             scripts += [ROOT / "scripts" / f"{script[1]}.py"] if script else []
             scripts += {
-                "table": [ROOT / "scripts/tables.py", ROOT / "scripts/cohort_table.py"],
+                "table": [ROOT / f"scripts/{name}.py" for name in PROGRAMS["tables"]],
                 "figure": list((ROOT / "scripts/figures").glob("*.py")),
                 "train": list((ROOT / "brio_core/methods").glob("**/*.py")),
                 "extract": list((ROOT / "brio_core/imaging").glob("*.py")),

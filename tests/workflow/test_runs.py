@@ -25,7 +25,7 @@ def test_missing_data_are_named_before_any_job(project):
     said = sentence(done)
     for cohort in ("abide-aal116", "abide-cc200"):
         assert f"{cohort}: the folder data/abide does not exist." in said
-    assert "fetch_abide_pcp" in said
+    assert "scripts/fetch_cohort.py config/datasets/abide-cc200.yaml" in said
     assert not (project.folder / "results").exists()
     (project.folder / "data/abide").mkdir(parents=True)
     said = sentence(project.snakemake("--cores", "1", "--configfile", "config/abide.yaml"))

@@ -24,6 +24,17 @@ def experiment_cells(configuration: "Configuration", experiment: str) -> tuple[C
     The experiment's file says what belongs to it; the configuration chooses from that by its
     cohorts and methods.
     """
+    skipped = configuration.skipped
+    return tuple(
+        cell
+        for cell in wanted_cells(configuration, experiment)
+        if cell.cohort not in skipped and configuration.variants[cell.variant][0] not in skipped
+    )
+
+
+@lru_cache
+def wanted_cells(configuration: "Configuration", experiment: str) -> tuple[Cell, ...]:
+    """The same with what is skipped because its data or code are not there."""
     entries = configuration.experiments[experiment]["cells"]
     cells = (cell for entry in entries for cell in _entry_cells(configuration, entry))
     return tuple(dict.fromkeys(cells))
@@ -48,7 +59,13 @@ def _variants(configuration: "Configuration", wanted: str | list) -> list[str]:
         return methods
     if wanted == "implemented":
         return [name for name in methods if not configuration.methods[name]["planned"]]
-    return [name for name in wanted if configuration.variants[name][0] in methods]
+    allowed = configuration.settings["variants"]
+    return [
+        name
+        for name in wanted
+        if configuration.variants[name][0] in methods
+        and (allowed == "all" or name in methods or name in allowed)
+    ]
 
 
 def _seeds(configuration: "Configuration", variant: str, wanted: str | list) -> list[int]:
@@ -58,12 +75,47 @@ def _seeds(configuration: "Configuration", variant: str, wanted: str | list) -> 
 
 
 @lru_cache
+def diagnosed_cells(
+    configuration: "Configuration", experiment: str, cohort: str, protocol: str
+) -> tuple[Cell, ...]:
+    """The cells of an experiment whose models the diagnostics can look at."""
+    return tuple(
+        cell
+        for cell in experiment_cells(configuration, experiment)
+        if cell[:2] == (cohort, protocol) and configuration.method_of(cell.variant)["diagnose"]
+    )
+
+
+@lru_cache
 def summary_cells(
     configuration: "Configuration", experiment: str, cohort: str, protocol: str
 ) -> tuple[Cell, ...]:
-    """The cells that one summary of an experiment is made of."""
-    cells = experiment_cells(configuration, experiment)
-    return tuple(cell for cell in cells if cell[:2] == (cohort, protocol))
+    """The cells that one summary of an experiment is made of, with predictions of foreign code."""
+    cells = [
+        cell
+        for cell in experiment_cells(configuration, experiment)
+        if cell[:2] == (cohort, protocol)
+    ]
+    entries = configuration.experiments[experiment]["cells"]
+    compares_all = any(
+        entry["variants"] == "all"
+        and protocol in entry["protocols"]
+        and (entry["cohorts"] == "all" or cohort in entry["cohorts"])
+        for entry in entries
+    )
+    foreign = foreign_cells(configuration) if cells and compares_all else ()
+    return (*cells, *(cell for cell in foreign if cell[:2] == (cohort, protocol)))
+
+
+@lru_cache
+def foreign_cells(configuration: "Configuration") -> dict[Cell, dict]:
+    """What foreign code has predicted, as cells: a file stands where a seed does otherwise."""
+    return {
+        Cell(entry["cohort"], entry["protocol"], name, number): {**entry, "file": file}
+        for name, method in configuration.settings["foreign"].items()
+        for entry in method["predictions"]
+        for number, file in enumerate(entry["files"])
+    }
 
 
 @lru_cache

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 # Targets and rules that an experiment, which is a target itself, must not be called like.
 RESERVED = frozenset({
     "all", "demo", "paper", "tables", "figures", "overview", "make_demo", "candidates", "extract",
-    "assemble", "connect", "split", "blocklength", "train", "diagnose", "summarise", "table",
-    "figure", "index",
+    "assemble", "connect", "site_profile", "data", "split", "blocklength", "train", "diagnose",
+    "summarise", "table", "figure", "index", "export", "adopt", "settings", "paper_vs_ours",
 })  # fmt: skip
 
 
@@ -25,6 +25,9 @@ def check_methods(configuration: "Configuration") -> None:
         common = method["presets"]["common"]
         for preset, values in method["presets"].items():
             _check_settings(values, common, f"{where}: presets.{preset}")
+        for key, values in method["search"].items():
+            for value in values:
+                _check_settings({key: value}, common, f"{where}: search")
         for variant, change in method["variants"].items():
             _check_settings(change["settings"], common, f"{where}: variants.{variant}.settings")
             if variant in owner:
@@ -49,6 +52,39 @@ def check_overrides(configuration: "Configuration", where: str) -> None:
         _check_settings(values, common, f"{where}: overrides.{method}")
 
 
+def check_skipped(configuration: "Configuration", where: str) -> None:
+    """Something must be left when what is missing is skipped."""
+    cohorts = configuration.settings["cohorts"]
+    if configuration.skipped.issuperset(cohorts):
+        raise ConfigurationError(
+            f"{where}: with 'on_missing: skip' no cohort is left, the data of "
+            f"{', '.join(cohorts)} are not there"
+        )
+
+
+def check_foreign(configuration: "Configuration", where: str) -> None:
+    """Foreign predictions need names and cohorts that fit the rest."""
+    for name, method in configuration.settings["foreign"].items():
+        if name in configuration.variants:
+            raise ConfigurationError(
+                f"{where}: 'foreign.{name}' is called like a variant of config/methods; rename it"
+            )
+        seen = set()
+        for entry in method["predictions"]:
+            cohort, pair = entry["cohort"], (entry["cohort"], entry["protocol"])
+            if cohort not in configuration.datasets:
+                raise ConfigurationError(
+                    f"{where}: unknown cohort {cohort!r} in 'foreign.{name}'"
+                    f"{suggestion(cohort, configuration.datasets)}"
+                )
+            if pair in seen:
+                raise ConfigurationError(
+                    f"{where}: 'foreign.{name}' names {cohort!r} with {entry['protocol']!r} twice; "
+                    "list all files in one entry"
+                )
+            seen.add(pair)
+
+
 def _check_settings(values: dict, common: dict, where: str) -> None:
     for key, value in values.items():
         if key not in common:
@@ -58,6 +94,17 @@ def _check_settings(values: dict, common: dict, where: str) -> None:
             hint = "; with an exponent it needs a point: 1.0e-4" if wanted is float else ""
             raise ConfigurationError(
                 f"{where}: {key!r} must be like {common[key]!r}, not {value!r}{hint}"
+            )
+
+
+def check_variants(configuration: "Configuration", where: str) -> None:
+    """The configuration may allow only variants that there are."""
+    words = configuration.settings["variants"]
+    for word in words if isinstance(words, list) else ():
+        if word not in configuration.variants:
+            raise ConfigurationError(
+                f"{where}: unknown variant {word!r} in 'variants'"
+                f"{suggestion(word, configuration.variants)}"
             )
 
 
@@ -79,6 +126,8 @@ def check_experiments(configuration: "Configuration", where: str) -> None:
                         f"{place}: {item['name']!r} in outputs.{kind} is also an output of "
                         f"experiment {other!r}"
                     )
+                shown_variants = item.get("variants", [])
+                _check_words(shown_variants, configuration.variants, f"{place}: unknown variant")
     for name in configuration.settings["experiments"]:
         if not experiment_cells(configuration, name):
             raise ConfigurationError(
@@ -90,4 +139,4 @@ def check_experiments(configuration: "Configuration", where: str) -> None:
 def _check_words(words: str | list, known, problem: str) -> None:
     for word in words if isinstance(words, list) else ():
         if word not in known:
-            raise ConfigurationError(f"{problem} {word!r} in 'cells'{suggestion(word, known)}")
+            raise ConfigurationError(f"{problem} {word!r}{suggestion(word, known)}")

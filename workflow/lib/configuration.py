@@ -11,9 +11,17 @@ from functools import cached_property
 from pathlib import Path
 
 from workflow.lib.cells import experiment_cells
-from workflow.lib.checks import check_experiments, check_methods, check_overrides
+from workflow.lib.checks import (
+    check_experiments,
+    check_foreign,
+    check_methods,
+    check_overrides,
+    check_skipped,
+    check_variants,
+)
 from workflow.lib.files import ConfigurationError, find, folders, names, read_yaml, shown
 from workflow.lib.schema import check, filled, schema, suggestion
+from workflow.lib.sources import missing_data
 
 SINGULAR = {"datasets": "dataset", "methods": "method", "experiments": "experiment"}
 
@@ -26,6 +34,8 @@ class Configuration:
     datasets: dict[str, dict]
     methods: dict[str, dict]
     experiments: dict[str, dict]
+    skipped: frozenset[str] = frozenset()
+    """Cohorts without data and methods without code, where the configuration says to skip them."""
 
     @cached_property
     def variants(self) -> dict[str, tuple[str, dict]]:
@@ -55,11 +65,17 @@ class Configuration:
         settings |= {key: value for key, value in shared.items() if key in settings}
         settings |= overrides.get(method["method"], {})
         settings |= change["settings"]
+        # What somebody has fixed is not searched.
+        fixed = {*overrides.get(method["method"], {}), *change["settings"]}
+        if self.settings["preset"] != "common":
+            fixed |= method["presets"].get(self.settings["preset"], {}).keys()
+        search = method["search"] if self.settings["search"] else {}
         return {
             "method": method["method"],
             "label": change["label"],
             "group": method["group"],
             "settings": settings,
+            "search": {key: values for key, values in search.items() if key not in fixed},
         }
 
     def resolved(self) -> dict:
@@ -104,27 +120,39 @@ def load(
     for key in ("results", "data_dir"):
         settings[key] = str(Path(settings[key]))
     methods = {name: _read("methods", name, checked) for name in names("methods")}
-    settings["methods"] = {
-        "all": list(methods),
-        "implemented": [name for name, method in methods.items() if not method["planned"]],
-    }.get(str(settings["methods"]), settings["methods"])
+    coded = [name for name, method in methods.items() if not method["planned"]]
+    named = {"all": list(methods), "implemented": coded}
+    settings["methods"] = named.get(str(settings["methods"]), settings["methods"])
     for key, kind in (
         ("cohorts", "datasets"),
         ("methods", "methods"),
         ("experiments", "experiments"),
     ):
         _require_files(settings[key], key, kind, where)
+    datasets = {name: _read("datasets", name, checked) for name in settings["cohorts"]}
     configuration = Configuration(
         settings,
-        {name: _read("datasets", name, checked) for name in settings["cohorts"]},
+        datasets,
         methods,
         {name: _read("experiments", name, checked) for name in names("experiments")},
+        _skipped(settings, datasets, methods),
     )
     if checked:
+        check_skipped(configuration, where("on_missing"))
+        check_foreign(configuration, where("foreign"))
         check_methods(configuration)
         check_overrides(configuration, where("overrides"))
+        check_variants(configuration, where("variants"))
         check_experiments(configuration, where("experiments"))
     return configuration
+
+
+def _skipped(settings: dict, datasets: dict, methods: dict) -> frozenset[str]:
+    if settings["on_missing"] == "stop":
+        return frozenset()
+    data_dir = settings["data_dir"]
+    absent = [name for name, dataset in datasets.items() if missing_data(dataset, data_dir)]
+    return frozenset([*absent, *(name for name, method in methods.items() if method["planned"])])
 
 
 def _origin(files: Sequence[Path], words: Container[str]) -> Callable[[str | None], str]:

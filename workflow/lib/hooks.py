@@ -68,7 +68,10 @@ def _missing_data(configuration: "Configuration", cohorts: set[str]) -> list[str
     missing = [text for text in found if text]
     if not missing:
         return []
-    advice = "Get them, or remove these cohorts from 'cohorts' in the configuration."
+    advice = (
+        "Get them, or remove these cohorts from 'cohorts' in the configuration, or run the others "
+        "with '--config on_missing=skip'."
+    )
     return ["error: the data of some cohorts are missing.", *missing, advice]
 
 

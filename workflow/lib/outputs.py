@@ -1,9 +1,10 @@
 """Tables and figures: which program makes them, and of which files."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from workflow.lib.cells import Cell, experiment_cells
+from workflow.lib.cells import Cell, experiment_cells, wanted_cells
 from workflow.lib.paths import FIGURE_FORMATS, TABLE_FORMATS, Paths
 
 if TYPE_CHECKING:
@@ -11,14 +12,50 @@ if TYPE_CHECKING:
 
 # What the programs in scripts and scripts/figures are given, as options of the same names.
 PROGRAMS = {
-    "tables": {"tables": ("summaries",), "cohort_table": ("inclusion", "participants")},
+    "tables": {
+        "tables": ("summaries",),
+        "cohort_table": ("inclusion", "participants"),
+        "dataset_table": ("inclusion", "participants", "block_lengths"),
+        "site_table": ("profiles",),
+        "comparison": ("summaries", "sites"),
+        "site_scores": ("sites",),
+        "efficiency": ("summaries",),
+        "block_length_table": ("summaries", "block_lengths"),
+        "roi_table": ("diagnostics",),
+        "scan_length_table": ("diagnostics",),
+    },
     "figures": {
+        "ablations": ("summaries", "runs"),
         "auc_by_site": ("summaries", "sites"),
         "block_length": ("block_lengths",),
         "cohort": ("inclusion", "participants"),
-        "diagnostics": ("diagnostics", "summaries"),
+        "diagnostics": ("diagnostics",),
+        "method": (),
+        "propositions": ("diagnostics",),
+        "roi_profile": ("diagnostics",),
+        "scan_length": ("diagnostics",),
+        "sensitivity": ("summaries", "runs"),
+        "sites": ("profiles",),
         "training": ("runs",),
     },
+}
+
+# Files that are there before anything is trained.
+BEFORE_TRAINING = {"inclusion", "participants", "profiles", "block_lengths"}
+
+
+# What the programs of tables are told besides: their heading, and what belongs into the table.
+TABLE_WORDS = {
+    "tables": ("experiment", "planned"),
+    "cohort_table": (),
+    "dataset_table": ("experiment",),
+    "site_table": ("experiment",),
+    "comparison": ("experiment", "planned"),
+    "site_scores": ("experiment", "planned"),
+    "efficiency": ("experiment", "planned"),
+    "block_length_table": ("experiment", "planned"),
+    "roi_table": ("experiment", "planned"),
+    "scan_length_table": ("experiment", "planned"),
 }
 
 
@@ -26,20 +63,64 @@ PROGRAMS = {
 def item(configuration: "Configuration", kind: str, name: str) -> dict:
     """A table or figure of an experiment, with what it takes over from the experiment."""
     for experiment, content in configuration.experiments.items():
-        for entry in content["outputs"][kind]:
+        for entry in _entries(configuration, experiment, kind):
             if entry["name"] == name:
                 inherited = {key: content[key] for key in ("title", "caption", "section")}
                 return {**inherited, "experiment": experiment, **entry}
     raise KeyError(f"no experiment has the {kind[:-1]} {name!r}")
 
 
+def _entries(configuration: "Configuration", experiment: str, kind: str) -> Iterator[dict]:
+    """The tables or figures in an experiment's file; one that is drawn per cohort is several."""
+    content = configuration.experiments[experiment]
+    for entry in content["outputs"][kind]:
+        if not entry.get("per_cohort"):
+            yield entry
+            continue
+        for cohort, dataset in configuration.datasets.items():
+            title = f"{entry.get('title', content['title'])}: {dataset.get('title', cohort)}"
+            name = f"{entry['name']}-{cohort}"
+            yield {**entry, "name": name, "title": title, "cohorts": [cohort]}
+
+
 @lru_cache
 def item_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Cell, ...]:
-    """The cells that a table or figure shows."""
+    """The cells that a table or figure is made of."""
     entry = item(configuration, kind, name)
-    cells = experiment_cells(configuration, entry["experiment"])
-    wanted = entry.get("protocols")
-    return tuple(cell for cell in cells if wanted is None or cell.protocol in wanted)
+    cells = _shown(entry, experiment_cells(configuration, entry["experiment"]))
+    if "diagnostics" in PROGRAMS[kind][entry["program"]]:
+        return tuple(cell for cell in cells if configuration.method_of(cell.variant)["diagnose"])
+    return cells
+
+
+@lru_cache
+def planned_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Cell, ...]:
+    """The same with cells that are skipped, which a table shows as not run."""
+    entry = item(configuration, kind, name)
+    return _shown(entry, wanted_cells(configuration, entry["experiment"]))
+
+
+def _shown(entry: dict, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """The cells that an entry asks for by ``cohorts``, ``protocols`` and ``variants``."""
+    wanted = {key: entry.get(f"{key}s") for key in ("cohort", "protocol", "variant")}
+    return tuple(
+        cell
+        for cell in cells
+        if all(names is None or getattr(cell, key) in names for key, names in wanted.items())
+    )
+
+
+def planned(configuration: "Configuration", kind: str, name: str) -> dict:
+    """What belongs into a table: its (cohort, protocol) pairs and its variants."""
+    cells = planned_cells(configuration, kind, name)
+    variants = []
+    for variant in dict.fromkeys(cell.variant for cell in cells):
+        method = configuration.method_of(variant)
+        label = configuration.variants[variant][1]["label"]
+        words = {"method": method["method"], "label": label, "group": method["group"]}
+        change = configuration.variants[variant][1]["settings"]
+        variants.append({"variant": variant, **words, "change": change})
+    return {"settings": list(dict.fromkeys(cell[:2] for cell in cells)), "variants": variants}
 
 
 def output_inputs(
@@ -50,14 +131,14 @@ def output_inputs(
     cells = item_cells(configuration, kind, name)
     cohorts = list(dict.fromkeys(cell.cohort for cell in cells))
     settings = list(dict.fromkeys((cell.cohort, cell.protocol) for cell in cells))
-    diagnosed = [cell for cell in cells if configuration.method_of(cell.variant)["diagnose"]]
     experiment = entry["experiment"]
     files = {
         "inclusion": [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
         "participants": [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
+        "profiles": [paths.cohort(cohort, "site_profile.tsv") for cohort in cohorts],
         "block_lengths": [paths.block_length(*pair) for pair in settings],
         "runs": [paths.run(cell) for cell in cells],
-        "diagnostics": [paths.diagnostics(cell) for cell in diagnosed],
+        "diagnostics": [paths.diagnostics(experiment, *pair) for pair in settings],
         "summaries": [paths.summary(experiment, *pair) for pair in settings],
         "sites": [paths.summary(experiment, *pair, sites=True) for pair in settings],
     }
@@ -71,9 +152,15 @@ def output_names(
     return [
         entry["name"]
         for experiment in experiments
-        for entry in configuration.experiments[experiment]["outputs"][kind]
+        for entry in _entries(configuration, experiment, kind)
         if item_cells(configuration, kind, entry["name"])
     ]
+
+
+def table_names(configuration: "Configuration") -> list[str]:
+    """Names of the tables of all experiments, whether or not they have something to show."""
+    experiments = configuration.experiments.values()
+    return [entry["name"] for content in experiments for entry in content["outputs"]["tables"]]
 
 
 def output_files(
@@ -88,3 +175,19 @@ def output_files(
     formats = formats or {"tables": TABLE_FORMATS, "figures": FIGURE_FORMATS}[kind]
     names = output_names(configuration, kind, experiments)
     return [path(name, suffix) for name in names for suffix in formats]
+
+
+def data_files(
+    configuration: "Configuration", paths: Paths, experiments: tuple[str, ...]
+) -> list[str]:
+    """The tables and figures that show the data and wait for no training."""
+    found = []
+    for kind, path, formats in (
+        ("tables", paths.table, TABLE_FORMATS),
+        ("figures", paths.figure, FIGURE_FORMATS),
+    ):
+        for name in output_names(configuration, kind, experiments):
+            needs = set(PROGRAMS[kind][item(configuration, kind, name)["program"]])
+            if needs and needs <= BEFORE_TRAINING:
+                found += [path(name, suffix) for suffix in formats]
+    return found

@@ -29,10 +29,9 @@ class Paths:
         """The folder of a trained cell."""
         return f"{self.results}/runs/{cell.cohort}/{cell.protocol}/{cell.variant}/seed-{cell.seed}"
 
-    def diagnostics(self, cell: Cell) -> str:
-        """The diagnostics of a trained cell."""
-        folder = f"{self.results}/diagnostics/{cell.cohort}/{cell.protocol}/{cell.variant}"
-        return f"{folder}/seed-{cell.seed}.csv"
+    def diagnostics(self, experiment: str, cohort: str, protocol: str) -> str:
+        """The folder with the diagnostics of an experiment's cells."""
+        return f"{self.results}/diagnostics/{experiment}/{cohort}/{protocol}"
 
     def summary(self, experiment: str, cohort: str, protocol: str, sites: bool = False) -> str:
         """The summary of an experiment's cells: one row per variant, or per variant and site."""

@@ -44,6 +44,10 @@ def _fill(value: object, rules: dict) -> None:
             value[key] = deepcopy(rule["default"])
         if key in value:
             _fill(value[key], rule)
+    others = rules.get("additionalProperties")
+    if isinstance(others, dict):
+        for key in value.keys() - rules.get("properties", {}).keys():
+            _fill(value[key], others)
     for branch in rules.get("allOf", ()):
         wanted = branch["if"]["properties"]
         if all(value.get(key) == rule["const"] for key, rule in wanted.items()):
@@ -87,6 +91,9 @@ def _sentence(error) -> str:
     if error.validator == "required":
         missing = next(key for key in wanted if key not in got)
         return f"key {prefix + missing!r} is missing"
+    if error.validator == "oneOf" and all("required" in choice for choice in wanted):
+        keys = " or ".join(repr(prefix + key) for choice in wanted for key in choice["required"])
+        return f"exactly one of {keys} is needed"
     if error.validator == "type":
         kinds = [wanted] if isinstance(wanted, str) else wanted
         return f"{path!r} must be {' or '.join(TYPES[kind] for kind in kinds)}, not {got!r}"

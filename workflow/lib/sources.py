@@ -6,7 +6,7 @@ from workflow.lib.code_version import ROOT
 
 DEMO = "demo"
 # Keys of a dataset file that describe a cohort but do not change what is extracted from it.
-DESCRIPTIVE = ("title", "task", "how_to_get", "paper", "extract_batches")
+DESCRIPTIVE = ("title", "task", "how_to_get", "extract_batches")
 _PHENOTYPES = "ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
 
 
@@ -16,12 +16,9 @@ def described(dataset: dict) -> dict:
 
 
 def table_path(dataset: dict, data_dir: str) -> Path:
-    """The table that lists the subjects of a cohort; for kinds without one, the folder."""
+    """The table that lists the subjects of a cohort."""
     source = dataset["source"]
-    folder = Path(data_dir) / source["folder"]
-    tables = {"bids": source.get("participants"), "series": source.get("participants")}
-    tables["pcp"] = _PHENOTYPES
-    return folder / (tables.get(source["kind"]) or "")
+    return Path(data_dir) / source["folder"] / source.get("participants", _PHENOTYPES)
 
 
 def source_files(dataset: dict) -> tuple[str, ...]:

@@ -3,16 +3,40 @@ import hashlib
 import json
 import re
 import shlex
+from functools import partial
 
-from workflow.lib.cells import experiment_cells, experiment_settings, summary_cells
+from workflow.lib.cells import (
+    Cell,
+    diagnosed_cells,
+    experiment_cells,
+    experiment_settings,
+    foreign_cells,
+    summary_cells,
+)
 from workflow.lib.code_version import code_version, method_files
-from workflow.lib.files import shown
-from workflow.lib.outputs import item, item_cells, output_files, output_inputs
+from workflow.lib.files import find, shown
+from workflow.lib.outputs import (
+    TABLE_WORDS,
+    data_files,
+    item,
+    output_files,
+    output_inputs,
+    planned,
+    planned_cells,
+)
+from workflow.lib.paths import TABLE_FORMATS
 from workflow.lib.sources import DEMO, described, source_files, table_path
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.settings["experiments"])
+# The paper's numbers belong to the programs that read them: no input, or moving the repository
+# would make their tables again.
+PAPER_TABLES = [
+    f"config/paper/table_{name}.csv"
+    for name in ("loso", "id", "block_length", "efficiency", "datasets")
+]
+COMMON_TABLES = ("paper_vs_ours", "settings", "settings-others")
 PAPER_COHORTS = [
     "abide-aal116",
     "abide-cc200",
@@ -62,6 +86,33 @@ def trains_on(wildcards):
     return CONFIG.settings["device"] if uses_gpu else "cpu"
 
 
+def kept_models(path):
+    """The models of a cell, which are deleted after the last job that reads them if so wanted."""
+    return temp(path) if CONFIG.settings["model_files"] == "drop" else path
+
+
+def diagnosed_runs(wildcards):
+    return diagnosed_cells(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
+
+
+def diagnosed_files(name):
+    """One file of every run that is diagnosed."""
+    return lambda wildcards: [f"{PATHS.run(cell)}/{name}" for cell in diagnosed_runs(wildcards)]
+
+
+def diagnosed_on(wildcards):
+    """The device of the diagnostics: that of the cells, if one of them uses a GPU."""
+    uses_gpu = any(CONFIG.method_of(cell.variant)["gpu"] for cell in diagnosed_runs(wildcards))
+    return CONFIG.settings["device"] if uses_gpu else "cpu"
+
+
+def diagnosed_code(wildcards):
+    """The script and the files of all methods that are diagnosed."""
+    methods = {CONFIG.variants[cell.variant][0] for cell in diagnosed_runs(wildcards)}
+    files = [file for method in sorted(methods) for file in method_files(method)]
+    return code_version("scripts/diagnose.py", *files)
+
+
 def method_code(script):
     """The script and the files of the cell's method, which is imported by name."""
 
@@ -71,18 +122,24 @@ def method_code(script):
     return version
 
 
+def adopted(wildcards):
+    """The entry of foreign predictions behind a cell."""
+    cell = (wildcards.cohort, wildcards.protocol, wildcards.foreign, int(wildcards.seed))
+    return foreign_cells(CONFIG)[Cell(*cell)]
+
+
 def summarised_runs(wildcards):
     return summary_cells(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
 
 
 def about(cohort):
     """What tables, figures and the overview say about a cohort."""
-    keys = ("title", "task", "label", "paper")
+    keys = ("title", "task", "label", "rois")
     return {key: value for key, value in CONFIG.datasets[cohort].items() if key in keys}
 
 
 def datasets_json(kind, name):
-    cohorts = {cell.cohort: about(cell.cohort) for cell in item_cells(CONFIG, kind, name)}
+    cohorts = {cell.cohort: about(cell.cohort) for cell in planned_cells(CONFIG, kind, name)}
     return as_json(cohorts)
 
 
@@ -110,8 +167,9 @@ def heading(kind, name):
 
 def table_options(wildcards):
     options = input_options("tables", wildcards.table)
-    if item(CONFIG, "tables", wildcards.table)["program"] == "tables":
-        options += f" --experiment {shlex.quote(as_json(heading('tables', wildcards.table)))}"
+    for name in TABLE_WORDS[item(CONFIG, "tables", wildcards.table)["program"]]:
+        words = heading if name == "experiment" else partial(planned, CONFIG)
+        options += f" --{name} {shlex.quote(as_json(words('tables', wildcards.table)))}"
     return options
 
 
@@ -125,6 +183,45 @@ def active_cells(wildcards):
     return [path.removesuffix("csv") + "cells.json" for path in active_summaries(wildcards)]
 
 
+def used_cohorts():
+    """Cohorts of the active experiments, less those that are skipped."""
+    pairs = [pair for name in ACTIVE for pair in experiment_settings(CONFIG, name)]
+    return list(dict.fromkeys(cohort for cohort, _ in pairs))
+
+
+def true_pairs():
+    """(cohort, protocol) of the active experiments, those with permuted labels left out."""
+    pairs = [pair for name in ACTIVE for pair in experiment_settings(CONFIG, name)]
+    return list(dict.fromkeys(pair for pair in pairs if "permuted" not in pair[1]))
+
+
+def true_summaries(wildcards):
+    return [path for path in active_summaries(wildcards) if "permuted" not in path]
+
+
+def used_methods():
+    """Files of the methods of the active experiments, whose comments the settings page shows."""
+    cells = [cell for name in ACTIVE for cell in experiment_cells(CONFIG, name)]
+    names = dict.fromkeys(CONFIG.variants[cell.variant][0] for cell in cells)
+    return {name: shown(find("methods", name)) for name in names}
+
+
+def table_code(wildcards):
+    program = item(CONFIG, "tables", wildcards.table)["program"]
+    every = program == "dataset_table"
+    numbers = [path for path in PAPER_TABLES if every or program in path]
+    return code_version(f"scripts/{program}.py", *numbers)
+
+
+def all_datasets_json(wildcards):
+    return as_json({name: about(name) for name in CONFIG.datasets})
+
+
+def resolved_version(wildcards):
+    """Changes with the resolved configuration, which is written before the first job."""
+    return hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest()
+
+
 def command_line():
     """How the page says that it was made."""
     files = [f"--configfile {shlex.quote(shown(path))}" for path in workflow.overwrite_configfiles]
@@ -133,8 +230,21 @@ def command_line():
 
 def everything(wildcards):
     """Tables, figures and overview of all experiments of the configuration."""
-    tables = output_files(CONFIG, PATHS, "tables", ACTIVE)
-    return [*tables, *output_files(CONFIG, PATHS, "figures", ACTIVE), PATHS.overview]
+    figures = output_files(CONFIG, PATHS, "figures", ACTIVE)
+    return [*all_tables(), *figures, PATHS.overview, *predictions_of(ACTIVE)]
+
+
+def predictions_of(experiments):
+    """Predictions are asked for too: one that was deleted is made again, with what hangs on it."""
+    cells = [cell for name in experiments for cell in experiment_cells(CONFIG, name)]
+    return [f"{PATHS.run(cell)}/predictions.csv" for cell in dict.fromkeys(cells)]
+
+
+def all_tables(*formats):
+    """Tables of the active experiments, and those of the whole run."""
+    names = COMMON_TABLES if true_pairs() else COMMON_TABLES[1:]
+    common = [PATHS.table(name, end) for name in names for end in formats or TABLE_FORMATS]
+    return [*output_files(CONFIG, PATHS, "tables", ACTIVE, *formats), *common]
 
 
 def everything_with(target, cohorts, advice):
@@ -162,6 +272,7 @@ def experiment_files(experiment):
                 " methods of the configuration; choose another --configfile"
             )
         tables = output_files(CONFIG, PATHS, "tables", (experiment,))
-        return [*tables, *output_files(CONFIG, PATHS, "figures", (experiment,))]
+        figures = output_files(CONFIG, PATHS, "figures", (experiment,))
+        return [*tables, *figures, *predictions_of([experiment])]
 
     return files

@@ -1,3 +1,4 @@
+# One job for all cells of an experiment: starting torch costs more than most diagnostics.
 rule diagnose:
     input:
         participants="<results>/cohorts/{cohort}/participants.tsv",
@@ -5,29 +6,30 @@ rule diagnose:
         fc="<results>/cohorts/{cohort}/fc.h5",
         split="<results>/splits/{cohort}/{protocol}.json",
         block_length="<results>/blocklength/{cohort}/{protocol}.json",
-        meta="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/meta.json",
-        models="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/models.pt",
+        meta=diagnosed_files("meta.json"),
+        models=diagnosed_files("models.pt"),
+        predictions=diagnosed_files("predictions.csv"),
     output:
-        table="<results>/diagnostics/{cohort}/{protocol}/{variant}/seed-{seed}.csv",
+        folder=directory("<results>/diagnostics/{experiment}/{cohort}/{protocol}"),
     log:
-        "<logs>/diagnose/{cohort}/{protocol}/{variant}/seed-{seed}.log",
+        "<logs>/diagnose/{experiment}/{cohort}/{protocol}.log",
     benchmark:
-        "<benchmarks>/diagnose/{cohort}/{protocol}/{variant}/seed-{seed}.tsv"
+        "<benchmarks>/diagnose/{experiment}/{cohort}/{protocol}.tsv"
     conda:
         "../../envs/train.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 8000 * attempt,
-        runtime=lambda wildcards, attempt: 120 * attempt,
-        gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
-        device=trains_on,
+        mem_mb=lambda wildcards, attempt: 12000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
+        gpu=lambda wildcards: 0 if diagnosed_on(wildcards) == "cpu" else 1,
+        device=diagnosed_on,
     params:
         cohort_dir=subpath(input.fc, parent=True),
-        run_dir=subpath(input.meta, parent=True),
+        runs=lambda wildcards: [PATHS.run(cell) for cell in diagnosed_runs(wildcards)],
         settings=as_json(CONFIG.settings["diagnostics"]),
-        code=method_code("scripts/diagnose.py"),
+        code=diagnosed_code,
     shell:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
-        " --block-length {input.block_length:q} --run-dir {params.run_dir:q}"
+        " --block-length {input.block_length:q} --runs {params.runs:q}"
         " --settings {params.settings:q} --threads {threads} --device {resources.device}"
-        " --out {output.table:q} > {log:q} 2>&1"
+        " --out-dir {output.folder:q} > {log:q} 2>&1"

@@ -7,6 +7,7 @@ rule candidates:
         "<logs>/candidates/{cohort}.log",
     benchmark:
         "<benchmarks>/candidates/{cohort}.tsv"
+    localrule: True
     conda:
         "../../envs/imaging.yaml"
     threads: 1

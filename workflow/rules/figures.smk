@@ -16,6 +16,7 @@ rule figure:
         "<logs>/figure/{figure}.log",
     benchmark:
         "<benchmarks>/figure/{figure}.tsv"
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1

@@ -1,6 +1,6 @@
 rule index:
     input:
-        tables=output_files(CONFIG, PATHS, "tables", ACTIVE, "json"),
+        tables=all_tables("json"),
         figures=output_files(CONFIG, PATHS, "figures", ACTIVE, "png"),
         summaries=active_summaries,
         # One file for many cells: a thousand run folders would not fit into one command.
@@ -16,6 +16,7 @@ rule index:
         "<logs>/index.log",
     benchmark:
         "<benchmarks>/index.tsv"
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -25,8 +26,8 @@ rule index:
     params:
         # Written before the first job of every run; its content is tracked here.
         config=PATHS.run_config,
-        resolved=lambda wildcards: hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest(),
-        datasets=lambda wildcards: as_json({name: about(name) for name in CONFIG.datasets}),
+        resolved=resolved_version,
+        datasets=all_datasets_json,
         command=command_line(),
         code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
     shell:

@@ -3,10 +3,12 @@ rule split:
         participants="<results>/cohorts/{cohort}/participants.tsv",
     output:
         split="<results>/splits/{cohort}/{protocol}.json",
+        plain="<results>/splits/{cohort}/{protocol}.csv",
     log:
         "<logs>/split/{cohort}/{protocol}.log",
     benchmark:
         "<benchmarks>/split/{cohort}/{protocol}.tsv"
+    localrule: True
     conda:
         "../../envs/train.yaml"
     threads: 1
@@ -19,4 +21,4 @@ rule split:
     shell:
         "{RUN}/split.py --participants {input.participants:q} --cohort {wildcards.cohort:q}"
         " --protocol {wildcards.protocol} --split-seed {params.split_seed}"
-        " --out {output.split:q} > {log:q} 2>&1"
+        " --out {output.split:q} --plain {output.plain:q} > {log:q} 2>&1"

@@ -9,7 +9,7 @@ rule train:
         predictions="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/predictions.csv",
         history="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/history.csv",
         meta="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/meta.json",
-        models="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/models.pt",
+        models=kept_models("<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/models.pt"),
     log:
         "<logs>/train/{cohort}/{protocol}/{variant}/seed-{seed}.log",
     benchmark:
@@ -23,6 +23,10 @@ rule train:
         gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
         device=trains_on,
         fallback="--allow-cpu" if CONFIG.settings["allow_cpu"] else "",
+        # Like the others here no parameter: another choice retrains nothing.
+        compress="--compress-models" if CONFIG.settings["model_files"] == "compress" else "",
+        # How often unfinished training is saved; a machine setting like the others here.
+        checkpoint_seconds=60,
     params:
         cohort_dir=subpath(input.fc, parent=True),
         out_dir=subpath(output.meta, parent=True),
@@ -33,4 +37,5 @@ rule train:
         " --block-length {input.block_length:q} --variant {wildcards.variant:q}"
         " --params {params.method:q} --seed {wildcards.seed} --code {params.code}"
         " --out-dir {params.out_dir:q} --threads {threads}"
-        " --device {resources.device} {resources.fallback} > {log:q} 2>&1"
+        " --checkpoint-seconds {resources.checkpoint_seconds}"
+        " --device {resources.device} {resources.fallback} {resources.compress} > {log:q} 2>&1"

@@ -1,94 +1,239 @@
-"""Site discrepancy against predictive re-estimation variation, folds as points."""
+"""The four diagnostics of the paper for a cohort: do agreeing sites mean stable predictions?"""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.errors import BrioError
+from brio_core.mismatch import discordance_rate, mismatch_rates
 from brio_core.reporting import plotting
-from brio_core.reporting.results import (
-    cohort_title,
-    in_paper_order,
-    ordered,
-    protocol_title,
-    read_summaries,
-    read_table,
-)
+from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
+from brio_core.reporting.results import cohort_title, protocol_title
 
-MEASURES = ("site_discrepancy", "predictive_variation")
-
-
-def draw(
-    diagnostics: Sequence[str], summaries: Sequence[str], datasets: dict, out_prefix: str
-) -> None:
-    """One panel per cohort and protocol; names and groups of methods come from the summaries."""
-    names = read_summaries(summaries).drop_duplicates("variant").set_index("variant")
-    table = in_paper_order(pd.concat([_read(path, names) for path in diagnostics]))
-    blocks = list(table.groupby(["cohort", "protocol"], sort=False))
-    columns = min(2, len(blocks))
-    lines = -(-len(blocks) // columns)
-    width = plotting.PAGE if columns == 2 else 0.75 * plotting.PAGE
-    figure, axes = plotting.new_figure(width, 0.4 + 2.6 * lines, lines, columns)
-    methods = table.drop_duplicates("variant")
-    shapes = plotting.markers(zip(methods["variant"], methods["method"], methods["group"]))
-    for number, axis in enumerate(axes.flat):
-        if number >= len(blocks):
-            axis.set_axis_off()
-            continue
-        (cohort, protocol), rows = blocks[number]
-        axis.set_title(f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}")
-        _panel(axis, rows, shapes)
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper")
-    plotting.save(figure, out_prefix, section="diagnostics", **_words(table))
+BRIO = "brio"
+TOLERANCE = 0.02
+X, Y = "site_discrepancy", "predictive_variation"
+X_NAME, Y_NAME = "Site discrepancy", "Predictive variation"
+RANKINGS = {
+    "qualification": ("Full qualification", plotting.GROUP_COLOURS["Ours"], "o", "-"),
+    "relevance": ("Relevance alone", plotting.PART_COLOURS["RS"], "s", (0, (4, 1.5))),
+    "support": ("Support alone", plotting.PART_COLOURS["TR"], "^", (0, (1.5, 1.2))),
+    "random": ("Random order", plotting.FAINT, "D", (0, (5, 1.5, 1, 1.5))),
+}
 
 
-def _read(path: str, names: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one cell, whose cohort, protocol and variant are the folders of its file."""
-    folder = Path(path).parent
-    if folder.name not in names.index:
-        raise BrioError(f"{path}: no summary has a variant {folder.name!r}; pass its summary too")
-    variant = names.loc[folder.name]
-    return read_table(path, ("fold",), MEASURES).assign(
-        cohort=folder.parent.parent.name,
-        protocol=folder.parent.name,
-        variant=folder.name,
-        **{key: variant[key] for key in ("method", "label", "group")},
+def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
+    """Two rows of two panels for every cohort and protocol."""
+    found = read_diagnostics(folders)
+    many = len(found) > 1
+    figure, axes = plotting.new_figure(plotting.PAGE, 0.9 + 4.6 * len(found), 2 * len(found), 2)
+    words = []
+    for number, one in enumerate(found):
+        panels = axes[2 * number : 2 * number + 2].flat
+        where = f"{cohort_title(datasets, one.cohort)}, {protocol_title(one.protocol)}"
+        titles = ("Across methods", "Growing alignment", "Mismatch rates", "Factor retention")
+        texts = [
+            part(panel, one)
+            for part, panel in zip((_scatter, _sweep, _mismatch, _retention), panels)
+        ]
+        for letter, title, axis in zip("abcd", titles, axes[2 * number : 2 * number + 2].flat):
+            heading = f"({letter}) {title}"
+            axis.set_title(f"{where}\n{heading}" if many and letter == "a" else heading)
+        words.append(f"{where}. " + " ".join(texts))
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(5, len(labels)), fontsize=6.5,
+        title="Methods of panel (a)", title_fontsize=7, columnspacing=1.2,
+    )  # fmt: skip
+    where = "" if many else f": {cohort_title(datasets, found[0].cohort)}"
+    plotting.save(figure, out_prefix, section="diagnostics", **_words(where, words))
+
+
+def compared(one: Diagnostics) -> pd.DataFrame:
+    """Runs of the methods themselves and of BRIO w/o QG without alignment."""
+    plain = one.without_guidance().get(0.0)
+    shown = [key for key, value in one.variants.items() if key in (value["method"], plain)]
+    runs = one.table("cells")
+    return runs[runs["variant"].isin(shown)]
+
+
+def _scatter(axis: Axes, one: Diagnostics) -> str:
+    runs = compared(one)
+    shapes = plotting.markers(
+        (key, value["method"], value["group"]) for key, value in one.variants.items()
     )
+    for variant, about in one.variants.items():
+        own = runs[runs["variant"] == variant]
+        if own.empty:
+            continue
+        colour = plotting.variant_colour(about["group"], about["settings"])
+        axis.plot(own[X], own[Y], shapes[variant], color=plotting.lighter(colour, 0.6),
+                  markersize=4 if shapes[variant] == "*" else 2.5, markeredgewidth=0)  # fmt: skip
+        size = 11 if shapes[variant] == "*" else 7
+        axis.plot(own[X].mean(), own[Y].mean(), shapes[variant], color=colour, markersize=size,
+                  markeredgecolor="white", markeredgewidth=0.8, zorder=3,
+                  label=about["label"])  # fmt: skip
+    _axes(axis, runs)
+    rho = runs[X].rank().corr(runs[Y].rank())
+    discordant = discordance_rate(runs[X], runs[Y], list(zip(runs["fold"], runs["seed"])))
+    rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
+    text = f"Spearman's ρ = {rho}\ndiscordant pairs: {100 * discordant:.0f} %"
+    ground = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.5}
+    axis.text(0.98, 0.98, text, transform=axis.transAxes, ha="right", va="top", fontsize=7,
+              bbox=ground, zorder=4)  # fmt: skip
+    return f"{text.replace(chr(10), ', ')} over {len(runs)} runs."
 
 
-def _panel(axis: Axes, rows: pd.DataFrame, shapes: dict[str, str]) -> None:
+def _axes(axis: Axes, runs: pd.DataFrame) -> None:
+    """Logarithmic where the values spread over more than one order of magnitude."""
+    for key, name in ((X, "x"), (Y, "y")):
+        values = runs[key][runs[key] > 0]
+        if len(values) and values.max() > 15 * values.quantile(0.05):
+            getattr(axis, f"set_{name}scale")("log")
+        else:
+            getattr(axis, f"set_{name}lim")(0, 1.12 * runs[key].max())
     axis.grid()
-    for variant in ordered(rows["variant"]):
-        own = rows[rows["variant"] == variant]
-        colour = plotting.group_colour(own["group"].iloc[0])
-        x, y = (own[measure].to_numpy() for measure in MEASURES)
-        axis.plot(
-            x, y, shapes[variant], color=plotting.lighter(colour, 0.55), markersize=3.5,
-            markeredgewidth=0,
-        )  # fmt: skip
-        axis.plot(
-            np.nanmean(x), np.nanmean(y), shapes[variant], color=colour, markersize=8,
-            markeredgecolor="white", markeredgewidth=0.9, zorder=3, label=own["label"].iloc[0],
-        )  # fmt: skip
-    axis.set_xlim(left=0)
-    axis.set_ylim(bottom=0)
-    axis.set_xlabel("Site discrepancy")
-    axis.set_ylabel("Predictive re-estimation variation")
+    axis.set_xlabel(X_NAME)
+    axis.set_ylabel(Y_NAME)
 
 
-def _words(table: pd.DataFrame) -> dict[str, str]:
-    means = table.groupby("label", sort=False)[list(MEASURES)].mean()
-    text = "; ".join(f"{name}: {x:.3g} and {y:.3g}" for name, (x, y) in means.iterrows())
+def sweep_runs(one: Diagnostics) -> tuple[dict[str, str], pd.DataFrame]:
+    """BRIO w/o QG by increasing lambda and BRIO itself, with names; and their runs."""
+    names = {variant: f"λ = {value:g}" for value, variant in one.without_guidance().items()}
+    names |= {BRIO: "BRIO"} if BRIO in one.variants else {}
+    runs = one.table("cells")
+    return names, runs[runs["variant"].isin(names)]
+
+
+def matched(one: Diagnostics) -> str | None:
+    """The positive lambda that source validation would choose; the smaller one of equals."""
+    means = one.table("cells").groupby("variant")["validation_auc"].mean()
+    candidates = [name for value, name in one.without_guidance().items() if value > 0]
+    return max(candidates, key=means.__getitem__) if candidates else None
+
+
+def _sweep(axis: Axes, one: Diagnostics) -> str:
+    names, runs = sweep_runs(one)
+    steps = [name for name in names if name != BRIO]
+    if not steps:
+        return _nothing(axis, "BRIO w/o QG was not run")
+    groups = runs.groupby("variant")[[X, Y]]
+    mean, error = groups.mean(), groups.sem().fillna(0)
+    colour = plotting.PART_COLOURS["QG"]
+    axis.plot(mean.loc[steps, X], mean.loc[steps, Y], color=plotting.lighter(colour, 0.4), zorder=2)
+    chosen = matched(one)
+    for variant, name in names.items():
+        ink = plotting.GROUP_COLOURS["Ours"] if variant == BRIO else colour
+        (x, y), (dx, dy) = mean.loc[variant], error.loc[variant]
+        axis.errorbar(x, y, dy, dx, "*" if variant == BRIO else "o", color=ink, elinewidth=0.7,
+                      markersize=10 if variant == BRIO else 5, zorder=3)  # fmt: skip
+        if variant == chosen:
+            axis.plot(x, y, "o", markersize=10, markerfacecolor="none", color=ink, zorder=3)
+            name += " (matched)"
+        offset, side = ((-7, -11), "right") if variant == BRIO else ((6, 5), "left")
+        axis.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=ink,
+                      ha=side)  # fmt: skip
+    axis.grid()
+    axis.margins(0.2)
+    axis.set_xlim(left=max(0, axis.get_xlim()[0]))
+    axis.set_xlabel(X_NAME)
+    axis.set_ylabel(Y_NAME)
+    numbers = "; ".join(
+        f"{name} {mean.loc[key, X]:.3g} and {mean.loc[key, Y]:.3g}" for key, name in names.items()
+    )
+    return f"Mean discrepancy and variation w/o QG: {numbers}."
+
+
+def _mismatch(axis: Axes, one: Diagnostics) -> str:
+    names, runs = sweep_runs(one)
+    plain = one.without_guidance().get(0.0)
+    if plain is None:
+        return _nothing(axis, "BRIO w/o QG (λ = 0) was not run")
+    keys = ["fold", "seed"]
+    reference = runs[runs["variant"] == plain].set_index(keys)["validation_auc"].rename("reference")
+    runs = runs.join(reference, on=keys).dropna(subset="reference")
+    rates = mismatch_rates(
+        runs[X], runs[Y], runs["validation_auc"], runs["reference"], list(runs["variant"]),
+        TOLERANCE,
+    )  # fmt: skip
+    place = np.arange(len(names))
+    inks = [plotting.GROUP_COLOURS["Ours"] if key == BRIO else plotting.PART_COLOURS["QG"]
+            for key in names]  # fmt: skip
+    total = [100 * rates[key].total for key in names]
+    preserved = [100 * rates[key].preserved for key in names]
+    axis.bar(place, total, 0.62, color=[plotting.lighter(ink, 0.65) for ink in inks])
+    axis.bar(place, preserved, 0.3, color=inks)
+    for x, value in zip(place, total):
+        axis.annotate(f"{value:.0f}", (x, value), (0, 2), textcoords="offset points", ha="center",
+                      fontsize=6.5)  # fmt: skip
+    axis.set_xticks(place, [name.replace("λ = ", "λ\n") for name in names.values()])
+    axis.tick_params(axis="x", length=0)
+    axis.set_ylim(0, max(10.0, 1.35 * max(total)))
+    axis.set_ylabel("Runs (%)")
+    axis.grid(axis="y")
+    _bar_key(axis)
+    numbers = "; ".join(f"{names[key]} {100 * rate.total:.0f} % and {100 * rate.preserved:.0f} %"
+                        for key, rate in rates.items())  # fmt: skip
+    return f"Total and AUC-preserved mismatch rates: {numbers}."
+
+
+def _bar_key(axis: Axes) -> None:
+    from matplotlib.patches import Patch
+
+    wide = Patch(color=plotting.lighter(plotting.INK, 0.65), label="all mismatches (wide)")
+    narrow = Patch(color=plotting.INK, label="AUC preserved (narrow)")
+    axis.legend(handles=[wide, narrow], loc="upper right", fontsize=6.5)
+
+
+def _retention(axis: Axes, one: Diagnostics) -> str:
+    rows = one.table("retention")
+    rows = rows[rows["variant"] == BRIO]
+    if rows.empty:
+        return _nothing(axis, "BRIO was not run")
+    share = 100 * rows["kept"] / rows["factors"]
+    # Sites and seeds first, so that a draw of random orders is one number.
+    means = rows.assign(share=share).groupby(["ranking", "share", "draw"])["test_auc"].mean()
+    texts = []
+    for ranking, (label, colour, shape, line) in RANKINGS.items():
+        draws = means[ranking].unstack()
+        axis.plot(draws.index, draws.mean(axis=1), marker=shape, color=colour, linestyle=line,
+                  markersize=4.5, linewidth=1.3, label=label,
+                  zorder=2 + (ranking != "random"))  # fmt: skip
+        if ranking == "random":
+            low, high = draws.quantile([0.05, 0.95], axis=1).to_numpy()
+            axis.fill_between(draws.index, low, high, color=plotting.lighter(colour, 0.75),
+                              linewidth=0)  # fmt: skip
+        texts.append(f"{label} " + ", ".join(f"{value:.3f}" for value in draws.mean(axis=1)))
+    axis.set_xticks(sorted(share.unique()))
+    axis.set_xlabel("Factors kept (%)")
+    axis.set_ylabel("AUC on unseen sites")
+    axis.grid()
+    axis.legend(loc="lower right", fontsize=6.5)
+    return f"AUC by factors kept: {'; '.join(texts)}."
+
+
+def _nothing(axis: Axes, reason: str) -> str:
+    axis.set_axis_off()
+    axis.text(0.5, 0.5, reason, transform=axis.transAxes, ha="center", color=plotting.FAINT)
+    return f"{reason}."
+
+
+def _words(where: str, texts: list[str]) -> dict[str, str]:
     return {
-        "title": "Site discrepancy and predictive re-estimation variation",
+        "title": f"Site discrepancy, re-estimation, mismatches and retained factors{where}",
         "caption": (
-            "Each small point is one fold and seed, each large one the mean of a method. Left: "
-            "representations of a class agree across sites. Low: predictions hold when "
-            "connectivity is estimated again from other frames of the same scan."
+            "(a) Small points are single runs (one method, held-out site and seed), large ones the "
+            "mean of a method; left means that sites agree, low that predictions hold when "
+            "connectivity is estimated again from other frames of the same scan. Spearman's ρ is "
+            "over runs; a pair of methods is discordant when, in the same fold and seed, the one "
+            "with the smaller discrepancy has the larger variation. (b) BRIO without qualification "
+            "guidance under growing λ, and BRIO (star); bars are standard errors over runs; the "
+            "ring marks the λ that source validation would choose. (c) A run is a mismatch when "
+            "its discrepancy is below and its variation above the median of all these runs; AUC is "
+            f"preserved when validation AUC falls by at most {TOLERANCE:.2f} against λ = 0. (d) "
+            "AUC of BRIO's unchanged classifier on held-out sites when only the highest ranked "
+            "factors are kept; the band holds 90 % of the random orders."
         ),
-        "alt": f"Scatter plot. Mean discrepancy and variation by method: {text}.",
+        "alt": "Four panels. " + " ".join(texts),
     }

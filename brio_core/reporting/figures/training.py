@@ -1,4 +1,4 @@
-"""Validation AUC over epochs: median and quartiles over folds, and the selected epochs."""
+"""Validation AUC over epochs: methods one below the other, cohorts side by side."""
 
 from collections.abc import Sequence
 
@@ -17,98 +17,118 @@ from brio_core.reporting.results import (
     read_meta,
 )
 
+# Every row of a panel shows AUCs from LOW to 1.
+LOW, CHANCE = 0.4, 0.5
+KEYS = ("cohort", "protocol", "variant", "method", "label", "group")
+
 
 def draw(runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
-    """One panel per cohort, protocol and variant; folds of all seeds together."""
+    """One panel per cohort and protocol, one row per variant; folds of all seeds together."""
     table = in_paper_order(pd.DataFrame([_run(folder) for folder in runs]))
-    cohorts, protocols = ordered(table["cohort"]), ordered(table["protocol"], tuple(PROTOCOLS))
-    panels = [
-        (cohort, protocol, variant)
-        for cohort in cohorts
-        for protocol in protocols
-        for variant in ordered(table["variant"])
+    names = table.drop_duplicates("variant").set_index("variant")["label"]
+    blocks = [
+        (cohort, protocol)
+        for cohort in ordered(table["cohort"])
+        for protocol in ordered(table["protocol"], tuple(PROTOCOLS))
+        if ((table["cohort"] == cohort) & (table["protocol"] == protocol)).any()
     ]
-    index = dict(list(table.groupby(["cohort", "protocol", "variant"])))
-    panels = [index[panel] for panel in panels if panel in index]
-    most = 4 if len(panels) <= 12 else 6
-    columns = min(most, len(ordered(table["variant"])), len(panels))
-    lines = -(-len(panels) // columns)
-    inches = 0.45 + (1.55 if most == 4 else 1.2) * lines
-    figure, axes = plotting.new_figure(plotting.PAGE, inches, lines, columns, sharey=True)
-    for number, axis in enumerate(axes.flat):
-        if number >= len(panels):
-            axis.set_axis_off()
-            continue
-        _panel(axis, panels[number])
-        first = panels[number].iloc[0]
-        where = [cohort_title(datasets, first["cohort"])] if len(cohorts) > 1 else []
-        where += [protocol_title(first["protocol"])] if len(protocols) > 1 else []
-        title = f"{first['label']}\n{', '.join(where)}" if where else first["label"]
-        axis.set_title(title, fontsize=7.5 if most == 4 else 6.5)
-        if number % columns == 0:
-            axis.set_ylabel("Validation AUC")
-        if number + columns >= len(panels) and panels[number]["trained"].all():
-            axis.set_xlabel("Epoch")
-    plotting.save(figure, out_prefix, section="training", **_words(panels))
+    row = 0.8 if len(names) <= 6 else 0.34
+    height = 0.75 + row * len(names)
+    figure, axes = plotting.new_figure(plotting.PAGE, height, 1, len(blocks), sharey=True)
+    one_protocol = len({protocol for _, protocol in blocks}) == 1
+    texts = []
+    for axis, (cohort, protocol) in zip(axes.flat, blocks):
+        own = table[(table["cohort"] == cohort) & (table["protocol"] == protocol)]
+        title = cohort_title(datasets, cohort)
+        title = title if one_protocol else f"{title}\n{protocol_title(protocol)}"
+        axis.set_title(title, fontsize=8.5 if len(blocks) <= 2 else 7)
+        _panel(axis, own, list(names.index))
+        for variant, part in own.groupby("variant", sort=False):
+            texts.append(f"{names[variant]} ({title}): {_median(part):.2f}")
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    plotting.save(figure, out_prefix, section="training", **_words(texts, table))
 
 
 def _run(folder: str) -> dict:
     meta = read_meta(folder)
-    identity = {
-        key: meta[key] for key in ("cohort", "protocol", "variant", "method", "label", "group")
-    }
     curves = [
         part.sort_values("epoch")["validation_auc"].to_numpy()
         for _, part in read_history(folder).groupby("fold", sort=True)
     ]
     # A method without epochs fits a path of penalties; its history is no course of training.
-    return identity | {
+    return {key: meta[key] for key in KEYS} | {
         "curves": curves,
         "trained": "epochs" in meta.get("settings", {}),
         "selected": [(fold["selected_epoch"], fold["validation_auc"]) for fold in meta["folds"]],
     }
 
 
-def _panel(axis: Axes, runs: pd.DataFrame) -> None:
-    colour = plotting.group_colour(runs["group"].iloc[0])
-    curves = [curve for run in runs["curves"] for curve in run]
-    epoch, auc = np.array([pair for run in runs["selected"] for pair in run], float).T
-    axis.axhline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
-    axis.grid(axis="y")
-    if not runs["trained"].all():
-        axis.plot(np.linspace(-0.3, 0.3, len(auc)), np.sort(auc), "o", color=colour, markersize=3)
-        axis.plot([-0.4, 0.4], [np.median(auc)] * 2, color=colour, linewidth=1.6)
-        axis.set_xlim(-1, 1)
-        axis.set_xticks([0], ["selected model"])
-        axis.set_ylim(min(0.4, *axis.get_ylim()), 1.02)
-        return
-    # Folds that stopped early keep their last value, so that the median is always over all folds.
-    length = max(map(len, curves))
-    whole = np.array([np.pad(curve, (0, length - len(curve)), "edge") for curve in curves])
-    low, middle, high = np.nanquantile(whole, [0.25, 0.5, 0.75], axis=0)
-    x = np.arange(1, length + 1)
-    axis.fill_between(x, low, high, color=plotting.lighter(colour, 0.75), linewidth=0)
-    axis.plot(x, middle, color=colour, linewidth=1.4)
-    axis.plot(epoch, auc, "o", color="white", markeredgecolor=colour, markersize=3.2,
-              markeredgewidth=0.8, zorder=3)  # fmt: skip
+def _height(row: int, auc: np.ndarray | float) -> np.ndarray | float:
+    """Where an AUC lies in its row; rows are one unit high and grow downwards."""
+    return row + 0.45 - 0.9 * (np.clip(auc, LOW, 1) - LOW) / (1 - LOW)
+
+
+def _median(runs: pd.DataFrame) -> float:
+    return float(np.median([auc for run in runs["selected"] for _, auc in run]))
+
+
+def _panel(axis: Axes, runs: pd.DataFrame, variants: list[str]) -> None:
+    trained = runs[runs["trained"]]
+    length = max((len(curve) for run in trained["curves"] for curve in run), default=1)
+    for row, variant in enumerate(variants):
+        if row:
+            axis.axhline(row - 0.5, color=plotting.GRID, linewidth=0.6)
+        own = runs[runs["variant"] == variant]
+        if own.empty:
+            axis.text(0.5 * length, row, "not run", ha="center", va="center", fontsize=6.5,
+                      color=plotting.FAINT)  # fmt: skip
+            continue
+        axis.axhline(_height(row, CHANCE), color=plotting.FAINT, linewidth=0.6,
+                     linestyle=(0, (4, 3)))  # fmt: skip
+        _row(axis, row, own, length)
+        axis.annotate(f"{_median(own):.2f}", (1, row), (2, 0), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", va="center", fontsize=6)  # fmt: skip
     axis.set_xlim(0, length + 1)
-    axis.set_ylim(min(0.4, *axis.get_ylim()), 1.02)
+    axis.set_xlabel("Epoch")
+    axis.tick_params(axis="y", length=0)
 
 
-def _words(panels: list[pd.DataFrame]) -> dict[str, str]:
-    ends = "; ".join(
-        f"{panel['label'].iloc[0]} ({panel['cohort'].iloc[0]}, {panel['protocol'].iloc[0]}): "
-        f"{np.median([auc for run in panel['selected'] for _, auc in run]):.2f}"
-        for panel in panels
-    )
+def _row(axis: Axes, row: int, runs: pd.DataFrame, length: int) -> None:
+    colour = plotting.group_colour(runs["group"].iloc[0])
+    epoch, auc = np.array([pair for run in runs["selected"] for pair in run], float).T
+    if not runs["trained"].all():
+        epoch = np.linspace(0.3, 0.7, len(auc)) * length
+        axis.plot([0.25 * length, 0.75 * length], [_height(row, np.median(auc))] * 2, color=colour,
+                  linewidth=1.3)  # fmt: skip
+        auc = np.sort(auc)
+    else:
+        # Folds that stopped early keep their last value: the median is always over all folds.
+        curves = [curve for run in runs["curves"] for curve in run]
+        own = max(map(len, curves))
+        whole = np.array([np.pad(curve, (0, own - len(curve)), "edge") for curve in curves])
+        low, middle, high = np.nanquantile(whole, [0.25, 0.5, 0.75], axis=0)
+        x = np.arange(1, own + 1)
+        axis.fill_between(x, _height(row, low), _height(row, high), linewidth=0,
+                          color=plotting.lighter(colour, 0.75))  # fmt: skip
+        axis.plot(x, _height(row, middle), color=colour, linewidth=1.2)
+    size = 2.4 if len(auc) <= 40 else 1.5
+    axis.plot(epoch, _height(row, auc), "o", color="white", markeredgecolor=colour,
+              markersize=size, markeredgewidth=0.6, zorder=3)  # fmt: skip
+
+
+def _words(texts: list[str], table: pd.DataFrame) -> dict[str, str]:
     caption = (
-        "Line and band are the median and the quartiles over folds and seeds. Circles are the "
-        "epochs whose checkpoint was selected; only these are tested."
+        "Line and band are the median and the quartiles over folds and seeds; every row spans AUCs "
+        f"from {LOW} to 1, dashed is chance ({CHANCE}). Circles are the epochs whose checkpoint "
+        "was selected, one per fold and seed; only these are tested, and their median AUC stands "
+        "on the right."
     )
-    if not all(panel["trained"].all() for panel in panels):
+    if not table["trained"].all():
         caption += " A method without epochs shows the selected model of each fold, and the median."
     return {
         "title": "Validation AUC during training",
         "caption": caption,
-        "alt": f"Curves of validation AUC over epochs. Median AUC of the selected epochs: {ends}.",
-    }
+        "alt": f"Curves of validation AUC over epochs. Median AUC of the selected epochs: "
+               f"{'; '.join(texts)}.",
+    }  # fmt: skip

@@ -1,0 +1,51 @@
+"""Which of several GPUs a job uses: the first that no other job has locked."""
+
+import fcntl
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+# Locks are held until the process ends, however it ends.
+_held: list[int] = []
+
+
+def use_free_gpu() -> None:
+    """Make a free GPU the current one; wait for one where all are taken.
+
+    Only what CUDA_VISIBLE_DEVICES shows is considered. A single GPU needs no lock: there Snakemake
+    runs one job at a time, and a cluster gives every job its own.
+    """
+    count = torch.cuda.device_count()
+    if count > 1:
+        names = [str(torch.cuda.get_device_properties(number).uuid) for number in range(count)]
+        torch.cuda.set_device(claim(names, Path(tempfile.gettempdir())))
+
+
+def claim(names: Sequence[str], folder: Path, seconds: float = 1.0) -> int:
+    """The position of the first name whose lock could be taken, tried every ``seconds``."""
+    waiting = False
+    while True:
+        for position, name in enumerate(names):
+            if _lock(folder / f"brio-gpu-{name}.lock"):
+                return position
+        if not waiting:
+            print(f"all {len(names)} GPUs are taken, waiting for one", file=sys.stderr, flush=True)
+            waiting = True
+        time.sleep(seconds)
+
+
+def _lock(path: Path) -> bool:
+    # Read-only, so that users who share a machine can lock each other's files.
+    file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return False
+    _held.append(file)
+    return True

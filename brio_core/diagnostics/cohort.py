@@ -1,0 +1,87 @@
+"""All diagnostics of a cohort under a protocol, in one process: starting torch costs seconds."""
+
+import csv
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from brio_core.cohort import Cohort, Rois
+from brio_core.diagnostics.cell import FoldData, Records, diagnose_fold
+from brio_core.diagnostics.reestimates import Reestimates
+from brio_core.errors import BrioError
+from brio_core.evaluation import auc
+from brio_core.files import read_json, write_json
+from brio_core.problem import Problem, read_folds
+from brio_core.results import read_models, write_records
+from brio_core.sources import Scans
+from brio_core.splits import read_split
+
+
+def diagnose_cohort(
+    cohort_dir: Path,
+    split_path: Path,
+    block_length_path: Path,
+    run_dirs: Sequence[Path],
+    settings: dict,
+    device: torch.device,
+    out_dir: Path,
+) -> None:
+    """Write one CSV file per diagnostic for all cells, and what is known about their variants."""
+    cohort, split = Cohort.load(cohort_dir), read_split(split_path)
+    block_length = read_json(block_length_path, "split_checksum", "folds")
+    folds = read_folds(cohort, split, block_length)
+    # Every method and seed is asked about the same re-estimates.
+    reestimates = Reestimates(Scans(cohort, device, seed=0), settings["reestimates"])
+    tables: dict[str, Records] = {}
+    variants = {}
+    for run_dir in run_dirs:
+        started = time.perf_counter()
+        meta, models = read_json(run_dir / "meta.json"), read_models(run_dir / "models.pt")
+        if meta["split_checksum"] != split["checksum"]:
+            raise BrioError(
+                f"{run_dir} was trained on other folds than {split_path}; train it again"
+            )
+        variant, seed = meta["variant"], meta["seed"]
+        variants[variant] = {key: meta[key] for key in ("method", "label", "group", "settings")}
+        problem = Problem(
+            cohort, split, folds, models.method, models.settings, variant, seed, device
+        )
+        tested = stored_auc(run_dir / "predictions.csv")
+        for index, fold in enumerate(folds):
+            module = problem.restored(fold, models.states[index], models.chosen[index])
+            found = diagnose_fold(FoldData(module, problem, fold, reestimates), settings)
+            found["cells"][0] |= {
+                "validation_auc": meta["folds"][index]["validation_auc"],
+                "test_auc": tested[fold.name],
+            }
+            for name, records in found.items():
+                where = {"variant": variant, "seed": seed, "fold": fold.name}
+                tables.setdefault(name, []).extend(where | record for record in records)
+        print(f"{variant}, seed {seed}: {time.perf_counter() - started:.1f} s", flush=True)
+    for name, records in tables.items():
+        if records:
+            write_records(out_dir / f"{name}.csv", records)
+    write_records(out_dir / "rois.csv", _roi_records(cohort.series.rois))
+    write_json(out_dir / "variants.json", variants)
+
+
+def stored_auc(path: Path) -> dict[str, float]:
+    """Test AUC of every fold from stored predictions."""
+    rows: dict[str, list[tuple[int, float]]] = {}
+    with open(path, newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            if row["split"] == "test":
+                rows.setdefault(row["fold"], []).append((int(row["label"]), float(row["logit"])))
+    return {fold: auc(*np.array(pairs).T) for fold, pairs in rows.items()}
+
+
+def _roi_records(rois: Rois) -> Records:
+    return [
+        {"roi": index, "name": name, **dict(zip("xyz", map(float, centroid))), "hemisphere": side}
+        for index, (name, centroid, side) in enumerate(
+            zip(rois.names, rois.centroids, rois.hemispheres)
+        )
+    ]

@@ -1,0 +1,81 @@
+"""BRIO and what is left of it without one of its parts: bars of AUC and accuracy."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from brio_core.reporting import plotting
+from brio_core.reporting.results import (
+    cohort_title,
+    ordered,
+    read_meta,
+    read_summaries,
+)
+
+SCORES = {"auc": "AUC", "acc": "Accuracy"}
+# Bars rise from chance, so that their lengths can be compared.
+CHANCE = 0.5
+
+
+def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
+    """A panel for AUC and one for accuracy; variants of a cohort stand side by side."""
+    rows = read_summaries(summaries)
+    settings = {meta["variant"]: meta["settings"] for meta in map(read_meta, runs)}
+    # BRIO stands last, as in the paper.
+    parts = [*plotting.PART_COLOURS, "none"]
+    variants = sorted(
+        ordered(rows["variant"]), key=lambda name: parts.index(settings[name]["without"])
+    )
+    cohorts = ordered(rows["cohort"])
+    single = len(cohorts) == 1
+    shape = (1, 2) if single else (2, 1)
+    figure, axes = plotting.new_figure(plotting.PAGE, 2.4 if single else 4.2, *shape)
+    for axis, (score, name) in zip(axes.flat, SCORES.items()):
+        for number, variant in enumerate(variants):
+            own = rows[rows["variant"] == variant].set_index("cohort").reindex(cohorts)
+            colour = plotting.variant_colour(own["group"].dropna().iloc[0], settings[variant])
+            place = np.arange(len(cohorts)) + 0.16 * (number - (len(variants) - 1) / 2)
+            _bars(axis, place, own, score, colour, own["label"].dropna().iloc[0])
+        axis.axhline(CHANCE, color=plotting.FAINT, linewidth=0.9)
+        axis.set_xticks(range(len(cohorts)), [cohort_title(datasets, one) for one in cohorts])
+        axis.tick_params(axis="x", length=0)
+        axis.set_xlim(-0.55, len(cohorts) - 0.45)
+        axis.set_ylabel(name)
+        axis.grid(axis="y")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    plotting.save(figure, out_prefix, section="results", **_words(rows, datasets))
+
+
+def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, colour: str, label: str):
+    mean = rows[f"{score}_mean"].to_numpy()
+    low, high = rows[f"{score}_low"].to_numpy(), rows[f"{score}_high"].to_numpy()
+    axis.bar(
+        place, mean - CHANCE, 0.145, bottom=CHANCE, color=colour, label=label,
+        yerr=np.clip([mean - low, high - mean], 0, None), ecolor=plotting.INK,
+        error_kw={"elinewidth": 0.8},
+    )  # fmt: skip
+    for x, value in zip(place, mean):
+        if np.isfinite(value):
+            axis.annotate(f"{100 * value:.0f}", (x, CHANCE), (0, 3), textcoords="offset points",
+                          ha="center", fontsize=5.5, color="white")  # fmt: skip
+
+
+def _words(rows: pd.DataFrame, datasets: dict) -> dict[str, str]:
+    numbers = "; ".join(
+        f"{row['label']}, {cohort_title(datasets, row['cohort'])}: {row['auc_mean']:.3f} and "
+        f"{row['acc_mean']:.3f}"
+        for _, row in rows.iterrows()
+    )
+    return {
+        "title": "BRIO without one of its parts",
+        "caption": (
+            "Mean over held-out sites on unseen sites; bars rise from chance (0.5), the number is "
+            "the mean in percent. Error bars are 95 % intervals of the mean (bootstrap of subjects "
+            "within site and class). RS: re-estimation support, TR: task relevance, SM: strength "
+            "modulation, SF: support in the factor weights."
+        ),
+        "alt": f"Bar charts. Mean AUC and accuracy: {numbers}.",
+    }

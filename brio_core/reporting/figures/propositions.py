@@ -1,0 +1,136 @@
+"""The paper's two propositions on trained models: what they promise, and how much room is left."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from brio_core.errors import BrioError
+from brio_core.reporting import plotting
+from brio_core.reporting.diagnostics import read_diagnostics
+from brio_core.reporting.results import cohort_title
+
+BRIO = "brio"
+COLOUR = plotting.GROUP_COLOURS["Ours"]
+# More points than this would make a PDF that no viewer likes; they become an image in it.
+MANY = 5000
+
+
+def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
+    """One line of three panels per cohort."""
+    found = [one for one in read_diagnostics(folders) if BRIO in one.variants]
+    if not found:
+        raise BrioError("no diagnostics of BRIO were given; run BRIO, or leave this figure out")
+    figure, axes = plotting.new_figure(plotting.PAGE, 0.3 + 2.1 * len(found), len(found), 3)
+    texts = []
+    for line, one in zip(axes, found):
+        contrasts, penalties = one.table("contrasts"), one.table("penalties")
+        contrasts = contrasts[contrasts["variant"] == BRIO]
+        penalties = penalties[penalties["variant"] == BRIO]
+        parts = (
+            _signs(line[0], contrasts),
+            _bound(line[1], contrasts),
+            _gap(line[2], penalties),
+        )
+        title = cohort_title(datasets, one.cohort)
+        line[0].set_title(f"{title}\n(a) Sign of the contrast" if len(found) > 1
+                          else "(a) Sign of the contrast")  # fmt: skip
+        line[1].set_title("(b) Change against its bound")
+        line[2].set_title("(c) Support penalty")
+        texts.append(f"{title}: " + " ".join(parts))
+    plotting.save(figure, out_prefix, section="diagnostics", **_words(texts))
+
+
+def sign_counts(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Cases and those that keep their sign, where the condition holds and where it does not."""
+    holds = rows["condition"] > 0
+    kept = np.sign(rows["contrast"]) == np.sign(rows["reestimated"])
+    return {
+        "holds": (int(holds.sum()), int((holds & kept).sum())),
+        "fails": (int((~holds).sum()), int((~holds & kept).sum())),
+    }
+
+
+def _signs(axis: Axes, rows: pd.DataFrame) -> str:
+    counts = sign_counts(rows)
+    names = {"holds": "condition\nholds", "fails": "condition\ndoes not hold"}
+    for place, (key, name) in enumerate(names.items()):
+        cases, kept = counts[key]
+        share = 100 * cases / max(1, len(rows))
+        axis.bar(place, share, 0.6, color="white", edgecolor=COLOUR, linewidth=0.8, hatch="////")
+        axis.bar(place, share * kept / max(1, cases), 0.6, color=plotting.lighter(COLOUR, 0.3))
+        text = f"sign kept in\n{kept:,} of {cases:,}"
+        axis.annotate(text, (place, share), (0, 3), textcoords="offset points", ha="center",
+                      fontsize=6.5)  # fmt: skip
+        names[key] = name
+    axis.set_xticks([0, 1], list(names.values()))
+    axis.tick_params(axis="x", length=0)
+    axis.set_ylim(0, 125)
+    axis.set_yticks(range(0, 101, 25))
+    axis.set_ylabel("Sites × factors (%)")
+    axis.grid(axis="y")
+    (cases, kept), (others, others_kept) = counts.values()
+    return (
+        f"the condition holds in {cases} of {len(rows)} cases, and the sign is kept in {kept} of "
+        f"these and in {others_kept} of the other {others}."
+    )
+
+
+def _bound(axis: Axes, rows: pd.DataFrame) -> str:
+    change = (rows["reestimated"] - rows["contrast"]).abs()
+    holds, many = rows["condition"] > 0, len(rows) > MANY
+    highest = 1.05 * max(rows["bound"].max(), 1e-12)
+    axis.plot([0, highest], [0, highest], color=plotting.FAINT, linewidth=0.9,
+              linestyle=(0, (4, 3)))  # fmt: skip
+    axis.plot(rows["bound"][~holds], change[~holds], "o", color=plotting.lighter(COLOUR, 0.6),
+              markersize=2.2, markeredgewidth=0, label="does not hold",
+              rasterized=many)  # fmt: skip
+    axis.plot(rows["bound"][holds], change[holds], "D", color=COLOUR, markersize=2.8,
+              markeredgewidth=0, label="condition holds", rasterized=many)  # fmt: skip
+    axis.set_xlim(0, highest)
+    axis.set_ylim(0, highest)
+    axis.set_xlabel("Bound")
+    axis.set_ylabel("Change of the contrast")
+    ratio = (change / rows["bound"]).median()
+    axis.legend(loc="upper left", fontsize=6.5, handletextpad=0.2, title_fontsize=6.5,
+                title=f"median {100 * ratio:.0f} % of the bound")  # fmt: skip
+    axis.grid()
+    over = int((change > rows["bound"] * (1 + 1e-6) + 1e-9).sum())
+    return f"The change exceeds its bound in {over} cases; its median is {ratio:.2f} of the bound."
+
+
+def _gap(axis: Axes, rows: pd.DataFrame) -> str:
+    highest = 1.05 * max(rows["relevance_penalty"].max(), 1e-12)
+    axis.plot([0, highest], [0, highest], color=plotting.FAINT, linewidth=0.9,
+              linestyle=(0, (4, 3)))  # fmt: skip
+    axis.plot(rows["relevance_penalty"], rows["penalty"], "o", markersize=2.2, markeredgewidth=0,
+              color=plotting.lighter(COLOUR, 0.3), rasterized=len(rows) > MANY)  # fmt: skip
+    axis.set_xlim(0, highest)
+    axis.set_ylim(0, highest)
+    axis.set_xlabel("Relevance weights (bound)")
+    axis.set_ylabel("Qualified weights, −log g")
+    axis.grid()
+    saved = 1 - rows["penalty"].sum() / rows["relevance_penalty"].sum()
+    axis.text(0.03, 0.97, f"reweighting saves\n{100 * saved:.1f} % on average",
+              transform=axis.transAxes, va="top", fontsize=6.5)  # fmt: skip
+    over = int((rows["penalty"] > rows["relevance_penalty"] * (1 + 1e-6) + 1e-9).sum())
+    return (
+        f"The penalty exceeds its bound in {over} of {len(rows)} pairs; {100 * saved:.1f} % less."
+    )
+
+
+def _words(texts: list[str]) -> dict[str, str]:
+    return {
+        "title": "The two propositions on trained models",
+        "caption": (
+            "Every trained BRIO model, source site and factor. (a) Proposition 1: where support "
+            "exceeds its threshold in both classes, re-estimation must not flip the sign of the "
+            "class contrast; filled: the sign is kept, hatched: it flips. (b) The change of the "
+            "contrast under re-estimation against the bound of Proposition 1; nothing may lie "
+            "above the dashed line. (c) Proposition 2, for every pair of source sites and class: "
+            "the support penalty −log g of the qualified weights against that of relevance alone; "
+            "nothing may lie above the dashed line."
+        ),
+        "alt": "Three panels. " + " ".join(texts),
+    }

@@ -1,0 +1,76 @@
+"""Change of AUC when test scans are cut short, for BRIO and two of its ablations."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from brio_core.errors import BrioError
+from brio_core.reporting import plotting
+from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
+from brio_core.reporting.results import cohort_title
+from brio_core.reporting.scan_length import compared, scan_length_rows
+
+
+def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
+    """One panel per cohort."""
+    found = [one for one in read_diagnostics(folders) if compared(one)]
+    if not found:
+        raise BrioError("no diagnostics of BRIO were given; run BRIO, or leave this figure out")
+    rows = scan_length_rows(found)
+    columns = 2 if len(found) == 4 else min(len(found), 3)
+    lines = -(-len(found) // columns)
+    width = plotting.PAGE if columns > 1 else plotting.PAGE * 0.62
+    figure, axes = plotting.new_figure(width, 0.6 + 2.1 * lines, lines, columns, sharey=True)
+    texts = []
+    for number, axis in enumerate(axes.flat):
+        if number >= len(found):
+            axis.set_axis_off()
+            continue
+        one = found[number]
+        own = rows[(rows["cohort"] == one.cohort) & (rows["protocol"] == one.protocol)]
+        axis.set_title(cohort_title(datasets, one.cohort))
+        texts.append(f"{cohort_title(datasets, one.cohort)}: {_panel(axis, one, own)}")
+        if number % columns == 0:
+            axis.set_ylabel("Change of AUC\n(percentage points)")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    plotting.save(figure, out_prefix, section="diagnostics", **_words(texts))
+
+
+def _panel(axis: Axes, one: Diagnostics, rows: pd.DataFrame) -> str:
+    chosen = compared(one)
+    shapes = dict(zip(chosen, "*so"))
+    texts = []
+    axis.axhline(0, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
+    for number, variant in enumerate(chosen):
+        about, own = one.variants[variant], rows[rows["variant"] == variant]
+        colour = plotting.variant_colour(about["group"], about["settings"])
+        # Side by side, so that error bars can be told apart.
+        x = 100 * own["fraction"] + 2.2 * (number - (len(chosen) - 1) / 2)
+        axis.errorbar(
+            x, 100 * own["change_mean"], 100 * own["change_se"].fillna(0), color=colour,
+            marker=shapes[variant], markersize=8 if variant == chosen[0] else 4.5,
+            linewidth=1.2, elinewidth=0.8, capsize=2, label=about["label"],
+        )  # fmt: skip
+        points = ", ".join(f"{100 * value:+.1f}" for value in own["change_mean"])
+        texts.append(f"{about['label']} {points}")
+    axis.set_xticks(100 * rows["fraction"].unique())
+    axis.invert_xaxis()
+    axis.margins(0.12)
+    axis.set_xlabel("Frames used (%)")
+    axis.grid(axis="y")
+    return "; ".join(texts)
+
+
+def _words(texts: list[str]) -> dict[str, str]:
+    return {
+        "title": "Shorter scans",
+        "caption": (
+            "Change of AUC on held-out sites when connectivity of the test scans is estimated from "
+            "fewer frames; models stay as they were trained. Windows at the beginning, middle and "
+            "end are averaged. Error bars are standard errors over sites of the change within a "
+            "site."
+        ),
+        "alt": f"Change of AUC in percentage points. {'. '.join(texts)}.",
+    }

@@ -1,0 +1,80 @@
+"""BRIO with other numbers of re-estimates K and factors J, one changed at a time."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+
+from brio_core.reporting import plotting
+from brio_core.reporting.results import cohort_title, ordered, read_meta, read_summaries
+
+BRIO = "brio"
+SWEEPS = {"reestimates": "Re-estimates K", "factors": "Factors J"}
+
+
+def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
+    """Cohorts are columns, K and J lines; a single cohort has both side by side."""
+    rows = read_summaries(summaries)
+    settings = {meta["variant"]: meta["settings"] for meta in map(read_meta, runs)}
+    cohorts = ordered(rows["cohort"])
+    single = len(cohorts) == 1
+    shape = (1, 2) if single else (2, len(cohorts))
+    figure, axes = plotting.new_figure(
+        plotting.PAGE, 2.3 if single else 3.6, *shape, sharey=single or "col"
+    )
+    texts = []
+    for column, cohort in enumerate(cohorts):
+        title = cohort_title(datasets, cohort)
+        panels = axes[0] if single else axes[:, column]
+        for number, (axis, (key, name)) in enumerate(zip(panels, SWEEPS.items())):
+            own = sweep(rows[rows["cohort"] == cohort], settings, key)
+            _panel(axis, own, settings[BRIO][key] if BRIO in settings else None)
+            axis.set_xlabel(name)
+            if number == 0:
+                axis.set_title(title, fontsize=8.5 if len(cohorts) <= 3 else 7)
+            if column == 0 and not (single and number):
+                axis.set_ylabel("AUC on unseen sites")
+            numbers = ", ".join(f"{value:g}: {auc:.3f}" for value, auc in own["auc_mean"].items())
+            texts.append(f"{title}, {name}: {numbers}")
+    plotting.save(figure, out_prefix, section="results", **_words(texts))
+
+
+def sweep(rows: pd.DataFrame, settings: dict[str, dict], key: str) -> pd.DataFrame:
+    """Rows in which nothing but ``key`` differs from BRIO, by its value."""
+    base = settings.get(BRIO, next(iter(settings.values())))
+
+    def same(variant: str) -> bool:
+        return all(settings[variant][other] == base[other] for other in base if other != key)
+
+    own = rows[[same(variant) for variant in rows["variant"]]]
+    value = own["variant"].map(lambda variant: settings[variant][key])
+    return own.assign(value=value).set_index("value").sort_index()
+
+
+def _panel(axis: Axes, rows: pd.DataFrame, default: int | None) -> None:
+    colour = plotting.GROUP_COLOURS["Ours"]
+    error = [rows["auc_mean"] - rows["auc_low"], rows["auc_high"] - rows["auc_mean"]]
+    axis.errorbar(
+        rows.index, rows["auc_mean"], [part.clip(lower=0) for part in error], color=colour,
+        marker="o", markersize=4, linewidth=1.2, elinewidth=0.8, capsize=2,
+    )  # fmt: skip
+    if default in rows.index:
+        axis.plot(default, rows.loc[default, "auc_mean"], "*", color=colour, markersize=11,
+                  markeredgecolor="white", markeredgewidth=0.7, zorder=3)  # fmt: skip
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(rows.index, [f"{value:g}" for value in rows.index])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.grid()
+
+
+def _words(texts: list[str]) -> dict[str, str]:
+    return {
+        "title": "Number of re-estimates and of factors",
+        "caption": (
+            "Mean AUC over held-out sites when one number is changed and all else stays (the total "
+            "dimension of the factors too). The star is the default. Error bars are 95 % intervals "
+            "of the mean (bootstrap of subjects within site and class)."
+        ),
+        "alt": f"Lines of AUC. {'. '.join(texts)}.",
+    }

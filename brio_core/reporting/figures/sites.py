@@ -1,0 +1,108 @@
+"""Sites before any training: age, motion, scan length and connectivity of each site and class."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from brio_core.reporting import plotting
+from brio_core.reporting.results import class_names, cohort_title
+from brio_core.reporting.site_profiles import read_profiles, recognition
+
+PANELS = (
+    ("age", "Age (years)"),
+    ("mean_fd", "Motion (mm)"),
+    ("frames", "Frames"),
+    ("fc_mean", "Mean FC (z)"),
+    ("fc_sd", "Spread of FC (z)"),
+)
+# Where the two classes of a site lie around its line.
+SHIFT = {1: -0.19, 0: 0.19}
+
+
+def draw(profiles: Sequence[str], datasets: dict, out_prefix: str) -> None:
+    """One line of panels per cohort, one line of each panel per site."""
+    cohorts = read_profiles(profiles)
+    heights = [1.0 + 0.27 * people["site"].nunique() for people in cohorts.values()]
+    figure, axes = plotting.new_figure(
+        plotting.PAGE, sum(heights) + 0.2, len(cohorts), len(PANELS) + 1, height_ratios=heights
+    )
+    for (name, people), line in zip(cohorts.items(), axes):
+        sites = sorted(people["site"].unique())
+        for axis, (column, title) in zip(line, PANELS):
+            _boxes(axis, people, sites, column)
+            axis.set_xlabel(title)
+        _told(line[-1], people, sites)
+        for axis in line[1:]:
+            axis.set_yticklabels([])
+        line[0].set_title(cohort_title(datasets, name))
+    names = {class_names(datasets.get(name, {})) for name in cohorts}
+    negative, positive = names.pop() if len(names) == 1 else ("class 0", "class 1")
+    handles = [
+        Patch(color=plotting.CLASS_COLOURS[1], label=positive),
+        Patch(color=plotting.CLASS_COLOURS[0], label=negative),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    plotting.save(figure, out_prefix, section="cohort", **_words(cohorts, datasets))
+
+
+def _boxes(axis: Axes, people: pd.DataFrame, sites: list[str], column: str) -> None:
+    """Quartiles and whiskers per site and class; outliers by connectivity as crosses."""
+    _frame(axis, sites)
+    if people[column].isna().all():
+        axis.text(0.5, 0.5, "unknown", transform=axis.transAxes, ha="center", color=plotting.FAINT)
+        axis.set_xticks([])
+        return
+    for label, shift in SHIFT.items():
+        mine = people[people["label"] == label]
+        values = [mine.loc[mine["site"] == site, column].dropna() for site in sites]
+        place = np.arange(len(sites)) + shift
+        some = [index for index, one in enumerate(values) if len(one)]
+        axis.boxplot(
+            [values[index] for index in some], positions=place[some], widths=0.3,
+            orientation="horizontal", patch_artist=True, showfliers=False, manage_ticks=False,
+            boxprops={"facecolor": plotting.CLASS_COLOURS[label], "linewidth": 0},
+            medianprops={"color": plotting.INK, "linewidth": 0.8},
+            whiskerprops={"color": plotting.FAINT, "linewidth": 0.6}, capprops={"linewidth": 0},
+        )  # fmt: skip
+        if column.startswith("fc"):
+            odd = mine[mine["outlier"] != ""]
+            where = [sites.index(site) + shift for site in odd["site"]]
+            axis.plot(odd[column], where, "x", color="#D55E00", markersize=3, markeredgewidth=0.7)
+    axis.grid(axis="x")
+
+
+def _told(axis: Axes, people: pd.DataFrame, sites: list[str]) -> None:
+    _frame(axis, sites)
+    asked = people[people["recognised_as"] != ""]
+    share = (asked["recognised_as"] == asked["site"]).groupby(asked["site"]).mean()
+    _, chance = recognition(people)
+    axis.barh(np.arange(len(sites)), 100 * share.reindex(sites), 0.6, color=plotting.FAINT)
+    axis.axvline(100 * chance, color=plotting.INK, linewidth=0.8, linestyle=":")
+    axis.set_xlim(0, 100)
+    axis.set_xlabel("Site told (%)")
+    axis.grid(axis="x")
+
+
+def _frame(axis: Axes, sites: list[str]) -> None:
+    axis.set_yticks(np.arange(len(sites)), sites)
+    axis.set_ylim(len(sites) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+
+
+def _words(cohorts: dict[str, pd.DataFrame], datasets: dict) -> dict[str, str]:
+    told = "; ".join(
+        f"{cohort_title(datasets, name)}: {100 * recognition(people)[0]:.0f} % (chance "
+        f"{100 * recognition(people)[1]:.0f} %)"
+        for name, people in cohorts.items()
+    )
+    return {
+        "title": "Sites before any training",
+        "caption": "Age, head motion, scan length and functional connectivity per site and class: "
+        "median, quartiles and range; crosses are subjects whose connectivity stands out. At the "
+        "right, the share of subjects whose site a linear classifier tells from the connectivity "
+        "of others; the dotted line is chance.",
+        "alt": f"Box plots per site. Site told from connectivity: {told}.",
+    }

@@ -1,0 +1,91 @@
+"""How AUC falls when test scans are cut short, while models stay as they are."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from brio_core.reporting.diagnostics import Diagnostics
+from brio_core.reporting.results import cohort_title, protocol_title
+from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table, percent
+
+BRIO = "brio"
+
+
+def compared(one: Diagnostics) -> list[str]:
+    """The paper's three models: BRIO, w/o RS, and w/o QG with the alignment strength of BRIO."""
+    if BRIO not in one.variants:
+        return []
+    strength = one.variants[BRIO]["settings"]["lambda_env"]
+    wanted = [
+        variant
+        for variant, about in one.variants.items()
+        if about["settings"].get("without") in ("RS", "QG")
+        and about["settings"]["lambda_env"] == strength
+    ]
+    return [BRIO, *wanted]
+
+
+def scan_length_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
+    """One row per cohort, variant and fraction of the frames, the whole scan first.
+
+    The three windows of a scan are averaged, then seeds; means and standard errors are over
+    held-out sites, and those of the change over differences within a site.
+    """
+    rows = []
+    for one in found:
+        keys = ["variant", "fold", "seed"]
+        whole = one.table("cells").set_index(keys)["test_auc"]
+        cut = one.table("scan-length").groupby([*keys, "fraction"])["test_auc"].mean().unstack()
+        for variant, about in one.variants.items():
+            full = whole[variant].groupby("fold").mean()
+            parts = {1.0: whole[variant]}
+            # A method that needs longer scans has no such rows.
+            if variant in cut.index:
+                parts |= dict(cut.loc[variant].dropna(axis=1).items())
+            for fraction in sorted(parts, reverse=True):
+                auc = parts[fraction]
+                change = (auc - whole[variant]).groupby("fold").mean()
+                rows.append({
+                    "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
+                    "label": about["label"], "group": about["group"], "fraction": fraction,
+                    "folds": len(full), "auc_mean": full.mean() + change.mean(),
+                    "change_mean": change.mean(), "change_se": change.sem(),
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def scan_length_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:
+    """AUC of whole scans, and its change in percentage points for every fraction."""
+    fractions = [value for value in rows["fraction"].unique() if value < 1]
+    columns = ("Method", "Whole scan", *(f"{100 * value:.0f} %" for value in fractions))
+    lines = []
+    for cohort, protocol in map(tuple, planned["settings"]):
+        name = f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}"
+        lines.append(Row((Cell(name),), heading=True))
+        own = rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)]
+        if own.empty:
+            lines.append(Row((Cell(NOT_RUN), *[Cell("–")] * (len(columns) - 1))))
+        for label, part in own.groupby("label", sort=False):
+            part = part.set_index("fraction")
+            cells = [
+                _change(part.loc[one]) if one in part.index else Cell("–") for one in fractions
+            ]
+            lines.append(Row((Cell(label), Cell(percent(part.loc[1.0, "auc_mean"])), *cells)))
+    return Table(
+        title=experiment["title"],
+        caption=experiment["caption"],
+        columns=columns,
+        rows=tuple(lines),
+        notes=(
+            "AUC (%) on held-out sites with whole scans, and its change in percentage points when "
+            "connectivity is estimated from a part of the frames, averaged over windows at the "
+            "beginning, middle and end. ± is the standard error over sites of the change within a "
+            "site. Models are those of the main experiment.",
+        ),
+        section="diagnostics",
+    )
+
+
+def _change(row: pd.Series) -> Cell:
+    mean, error = percent(row["change_mean"]), percent(row["change_se"])
+    return Cell(mean.replace("-", "−"), f"± {error}")

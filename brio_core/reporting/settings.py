@@ -1,0 +1,130 @@
+"""Choices that the paper leaves open: our values, and where to change them, from the YAML files."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from brio_core.errors import BrioError
+from brio_core.reporting.tables import Cell, Row, Table
+
+COLUMNS = ("concerns", "part", "file", "choice", "value", "key", "remark")
+OURS = "brio"
+NOT_IN_PAPER = "Linear"
+LONG = 40
+
+
+def read_yaml(path: str | Path) -> dict:
+    """A YAML file of the configuration."""
+    try:
+        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; run the workflow once, which writes it") from None
+    except yaml.YAMLError as error:
+        raise BrioError(f"{path} is not valid YAML ({error}); correct it") from None
+
+
+def remarks(path: str | Path) -> dict[str, str]:
+    """The comment behind each setting of ``presets.common``, where there is one."""
+    text = Path(path).read_text(encoding="utf-8")
+    node = yaml.compose(text)
+    for name in ("presets", "common"):
+        node = next((value for key, value in node.value if key.value == name), None)
+        if node is None:
+            return {}
+    lines = text.splitlines()
+    found = {}
+    for key, value in node.value:
+        rest = lines[value.end_mark.line][value.end_mark.column :]
+        if rest.lstrip().startswith("#"):
+            found[key.value] = rest.lstrip().lstrip("# ")
+    return found
+
+
+def open_choices(
+    config: str | Path, methods: Sequence[str | Path], schemas: str | Path, stated: dict
+) -> pd.DataFrame:
+    """One row per choice: what is not stated, as the resolved configuration has it.
+
+    ``stated`` names for each method the settings whose values the paper gives.
+    """
+    run = read_yaml(config)
+    files = {Path(path).stem: path for path in methods}
+    used = [name for name in run["variants"] if name in files]
+    used.sort(key=lambda name: name != OURS)
+    rows = []
+    for name in used:
+        if run["variants"][name]["group"] != NOT_IN_PAPER:
+            rows += _method_rows(name, run["variants"][name], stated[name], remarks(files[name]))
+    main = "the main configuration"
+    rows += _schema_rows(Path(schemas) / "config.schema.yaml", run["config"], "All methods", main)
+    for cohort, values in run["datasets"].items():
+        title = values.get("title") or cohort
+        file = f"config/datasets/{cohort}.yaml"
+        rows += _schema_rows(Path(schemas) / "dataset.schema.yaml", values, title, file)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _method_rows(name: str, params: dict, stated: Sequence[str], notes: dict) -> Iterator[tuple]:
+    for key, value in params["settings"].items():
+        if key not in stated:
+            if key in params.get("search", {}):
+                value = f"in every fold the best on validation of {_text(params['search'][key])}"
+            concerns = "BRIO" if name == OURS else "other methods"
+            where = (f"config/methods/{name}.yaml", key, _text(value), f"overrides.{name}.{key}")
+            yield concerns, params["label"], *where, notes.get(key, "")
+
+
+def _schema_rows(path: Path, values: dict, part: str, file: str) -> Iterator[tuple]:
+    for key, rule in _unstated(read_yaml(path)):
+        value = values
+        for word in key.split("."):
+            value = value[word]
+        remark = rule["description"].strip()
+        yield "all methods", part, file, key, _text(value), key, remark
+
+
+def _unstated(rules: dict, above: str = "") -> Iterator[tuple[str, dict]]:
+    """Keys of a schema that are marked ``stated: false``, dotted."""
+    for key, rule in rules.get("properties", {}).items():
+        if rule.get("stated") is False:
+            yield above + key, rule
+        yield from _unstated(rule, f"{above}{key}.")
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def settings_tables(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, Table]]:
+    """What concerns BRIO and all methods, and what concerns the methods it is compared with."""
+    others = rows["concerns"] == "other methods"
+    caption = "What the paper does not state, our value in this run, and where to change it."
+    note = (
+        "The file stands behind each heading. Settings of methods are its presets.common; the key "
+        "changes them from the main configuration. A change reruns the cells of its method and "
+        "what hangs on them, nothing else."
+    )
+    tables = []
+    for title, chosen in (("BRIO and all methods", ~others), ("other methods", others)):
+        table = Table(
+            title=f"Open choices: {title}",
+            caption=caption,
+            columns=("Choice", "Value", "Key", "Remark"),
+            rows=tuple(_lines(rows[chosen])),
+            notes=(note,),
+            section="settings",
+            left=(0, 1, 2, 3),
+            folded=bool(chosen.sum() > LONG),
+        )
+        tables.append((rows[chosen], table))
+    return tables
+
+
+def _lines(rows: pd.DataFrame) -> Iterator[Row]:
+    for part in dict.fromkeys(rows["part"]):
+        own = rows[rows["part"] == part]
+        yield Row((Cell(f"{part}, {own['file'].iloc[0]}"),), heading=True)
+        for _, row in own.iterrows():
+            yield Row(tuple(Cell(row[name]) for name in ("choice", "value", "key", "remark")))

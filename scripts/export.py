@@ -1,0 +1,63 @@
+"""Write what a data-use agreement lets one share: aggregates, without cells of few people."""
+
+import argparse
+from pathlib import Path
+
+from brio_core import cli
+
+README = """\
+# Shared results
+
+Aggregates only: no row, name or file of a person. Numbers that rest on fewer than {least} people
+of a class are left empty; where that would hide a single site, the next smallest is empty too,
+because the total would give the first away. Sites keep their names; rename them where these are
+confidential.
+
+- `cohorts.csv`: people per site and class; excluded people for whole cohorts only.
+- `scores-*.csv`: one row per method, with intervals, as in the tables.
+- `sites-*.csv`: AUC and accuracy per test fold.
+
+Check them against your own agreement before you share them.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inclusion", nargs="+", required=True, metavar="TSV")
+    parser.add_argument("--participants", nargs="+", required=True, metavar="TSV")
+    parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
+    parser.add_argument("--sites", nargs="+", required=True, metavar="CSV", help="scores per fold")
+    parser.add_argument("--smallest-cell", type=int, required=True, help="fewest people shown")
+    parser.add_argument("--out-dir", type=Path, required=True)
+    arguments = parser.parse_args()
+
+    import pandas as pd
+
+    from brio_core.files import write_text
+    from brio_core.reporting.cohorts import read_cohorts, site_rows
+    from brio_core.reporting.export import shared_cohorts, shared_scores
+    from brio_core.reporting.results import COSTS, read_summaries, read_table
+
+    out, least = arguments.out_dir, arguments.smallest_cell
+    cohorts = read_cohorts(arguments.inclusion, arguments.participants)
+    rows = pd.concat([site_rows(cohort) for cohort in cohorts], ignore_index=True)
+    write_text(out / "cohorts.csv", shared_cohorts(rows, least).to_csv(index=False))
+    for path in arguments.summaries:
+        scores = read_summaries([path]).drop(columns=list(COSTS), errors="ignore")
+        write_text(out / f"scores-{_name(path)}.csv", scores.to_csv(index=False))
+    for path in arguments.sites:
+        scores = read_table(path, ("fold", "variant"), ("n", "positives", "auc", "acc"))
+        write_text(
+            out / f"sites-{_name(path)}.csv", shared_scores(scores, least).to_csv(index=False)
+        )
+    write_text(out / "README.md", README.format(least=least))
+
+
+def _name(path: str) -> str:
+    """experiment-cohort-protocol, from where the summary lies."""
+    parts = Path(path).parts[-3:]
+    return "-".join([*parts[:2], Path(path).stem.removesuffix("-sites")])
+
+
+if __name__ == "__main__":
+    cli.run(main)

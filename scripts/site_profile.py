@@ -1,0 +1,52 @@
+"""What connectivity tells about the sites of a cohort, before anything is trained."""
+
+import argparse
+from pathlib import Path
+
+from brio_core.cli import run
+
+COLUMNS = (
+    "subject", "site", "label", "age", "male", "mean_fd", "tr", "frames", "fc_mean", "fc_sd",
+    "typicality", "outlier", "recognised_as",
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cohort-dir", type=Path, required=True, help="folder of the cohort")
+    parser.add_argument("--out", type=Path, required=True, help="TSV: one row per subject")
+    arguments = parser.parse_args()
+
+    import numpy as np
+
+    from brio_core.cohort import Cohort, read_participants
+    from brio_core.files import write_text
+    from brio_core.site_profile import site_profile
+
+    table = read_participants(arguments.cohort_dir / "participants.tsv")
+    cohort = Cohort.load(arguments.cohort_dir)
+    columns = {
+        "subject": table["subject"],
+        "site": table["site"],
+        "label": table["label"],
+        **dict(zip(("age", "male", "mean_fd"), cohort.covariates.T.astype(np.float64))),
+        "tr": table["tr"],
+        "frames": cohort.series.frames,
+        **site_profile(np.asarray(cohort.fc), cohort.site),
+    }
+    lines = ["\t".join(COLUMNS)]
+    for row in zip(*(columns[name] for name in COLUMNS)):
+        lines.append("\t".join(map(_text, row)))
+    write_text(arguments.out, "\n".join(lines) + "\n")
+    outliers = sum(bool(reason) for reason in columns["outlier"])
+    print(f"{len(table)} subjects, {outliers} of them stand out by their connectivity")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return "n/a" if value != value else f"{value:.6g}"
+    return str(value)
+
+
+if __name__ == "__main__":
+    run(main)

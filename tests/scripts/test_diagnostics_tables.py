@@ -1,0 +1,92 @@
+"""Tables made of diagnostics equal a recomputation from the files, and say what was not run."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from tests.scripts.diagnosed import write_diagnostics
+from tests.scripts.standins import DATASET, run_program
+
+PLANNED = json.dumps({"settings": [["demo", "loso"], ["absent", "loso"]]})
+HEADING = json.dumps({"title": "Title", "caption": "Caption."})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_diagnostics(tmp_path_factory.mktemp("results"))
+
+
+def make(program, folder, prefix):
+    done = run_program(
+        program, "--diagnostics", folder, "--experiment", HEADING, "--planned", PLANNED,
+        "--datasets", json.dumps({"demo": DATASET}), "--out-prefix", prefix,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    table = json.loads(prefix.with_suffix(".json").read_text())
+    assert table["section"] == "diagnostics"
+    assert any(row["cells"][0]["text"] == "not run" for row in table["rows"])
+    assert prefix.with_suffix(".tex").read_text().isascii(), "pdflatex knows no other minus"
+    return read(prefix.with_suffix(".csv")), table
+
+
+def read(path):
+    with open(path, newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_scan_length_equals_a_recomputation(folder, tmp_path):
+    rows, table = make("scan_length_table", folder, tmp_path / "table")
+    whole = {(r["variant"], r["fold"]): float(r["test_auc"]) for r in read(folder / "cells.csv")}
+    cut = read(folder / "scan-length.csv")
+    for row in rows:
+        folds = sorted({fold for variant, fold in whole if variant == row["variant"]})
+        changes = []
+        for fold in folds:
+            key, fraction = (row["variant"], fold), float(row["fraction"])
+            parts = [float(r["test_auc"]) for r in cut if (r["variant"], r["fold"]) == key
+                     and float(r["fraction"]) == fraction]  # fmt: skip
+            assert len(parts) == (0 if fraction == 1 else 3)
+            changes.append((np.mean(parts) if parts else whole[key]) - whole[key])
+        assert float(row["change_mean"]) == pytest.approx(np.mean(changes))
+        error = np.std(changes, ddof=1) / np.sqrt(len(changes))
+        assert float(row["change_se"]) == pytest.approx(error)
+        full = np.mean([whole[row["variant"], fold] for fold in folds])
+        assert float(row["auc_mean"]) == pytest.approx(full + np.mean(changes))
+    assert [row["fraction"] for row in rows[:3]] == ["1.0", "0.75", "0.5"]
+    assert table["columns"] == ["Method", "Whole scan", "75 %", "50 %"]
+
+
+def test_roi_profiles_are_averaged_over_models(folder, tmp_path):
+    rows, table = make("roi_table", folder, tmp_path / "table")
+    scores = {}
+    for row in read(folder / "profiles.csv"):
+        scores.setdefault(int(row["roi"]), []).append(float(row["score"]))
+    means = {roi: np.mean(values) for roi, values in scores.items()}
+    assert [int(row["roi"]) for row in rows] == sorted(means, key=means.get, reverse=True)
+    assert sum(float(row["score"]) for row in rows) == pytest.approx(1)
+    for row in rows:
+        roi = int(row["roi"])
+        assert float(row["score"]) == pytest.approx(means[roi])
+        assert float(row["times_uniform"]) == pytest.approx(24 * means[roi])
+        assert float(row["score_sd"]) == pytest.approx(np.std(scores[roi], ddof=1))
+        assert row["name"] == f"Region {roi}"
+    named = [row["cells"][1]["text"] for row in table["rows"] if len(row["cells"]) == 4]
+    assert named[:5] == [row["name"] for row in rows[:5]]
+
+
+def test_a_method_that_needs_long_scans_has_gaps(tmp_path):
+    folder = write_diagnostics(tmp_path)
+    path = folder / "scan-length.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(
+        "".join(line for line in lines if not line.startswith("gcn") or ",0.75," in line)
+    )
+    rows, table = make("scan_length_table", folder, tmp_path / "table")
+    assert [row["fraction"] for row in rows if row["variant"] == "gcn"] == ["1.0", "0.75"]
+    shown = next(row for row in table["rows"] if row["cells"][0]["text"] == "GCN")
+    assert shown["cells"][3]["text"] == "–"
+    path.unlink()
+    rows, _ = make("scan_length_table", folder, tmp_path / "table")
+    assert {row["fraction"] for row in rows} == {"1.0"}, "no method could read shorter scans"

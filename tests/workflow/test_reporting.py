@@ -1,0 +1,168 @@
+"""Tables of the whole run, what is skipped, and predictions of other code, in the workflow."""
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from brio_core.reporting.results import GROUPS
+from brio_core.reporting.results_table import results_table
+from workflow.lib.cells import Cell, experiment_cells, summary_cells
+from workflow.lib.configuration import load
+from workflow.lib.files import ConfigurationError
+from workflow.lib.outputs import planned
+
+ROOT = Path(__file__).resolve().parents[2]
+FOREIGN = {
+    "theirs": {
+        "label": "Their method",
+        "predictions": [
+            {
+                "cohort": "demo",
+                "protocol": "loso",
+                "split_checksum": "0123456789",
+                "files": ["theirs-0.csv", "theirs-1.csv"],
+            }
+        ],
+    }
+}
+
+
+def configuration(**words):
+    return load({"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0], **words})
+
+
+def rules_of(jobs):
+    return {job[0] for job in jobs}
+
+
+def test_absent_cohorts_are_skipped_and_stay_in_the_tables():
+    cohorts = ["demo", "abcd-aal116"]
+    skipping = configuration(cohorts=cohorts, on_missing="skip", data_dir="nowhere")
+    assert {cell.cohort for cell in experiment_cells(skipping, "main")} == {"demo"}
+    words = planned(skipping, "tables", "main-loso")
+    assert words["settings"] == [("demo", "loso"), ("abcd-aal116", "loso")]
+    stopping = configuration(cohorts=cohorts, data_dir="nowhere")
+    assert {cell.cohort for cell in experiment_cells(stopping, "main")} == set(cohorts)
+    with pytest.raises(ConfigurationError, match="no cohort is left"):
+        configuration(cohorts=cohorts[1:], on_missing="skip", data_dir="nowhere")
+
+
+def test_methods_without_code_are_skipped_and_stay_in_the_tables(project):
+    path = project.folder / "config/methods/future.yaml"
+    path.write_text("method: future\nlabel: Future\ngroup: Ours\nplanned: true\n")
+    words = ("--config", "methods=[gcn,future]", "experiments=[main]", "on_missing=skip")
+    jobs = project.plan(*words)
+    assert not any("future" in job for job in jobs)
+    done = project.snakemake("-n", "-p", *words)
+    commands = [line for line in done.stdout.splitlines() if "/tables.py" in line]
+    table = next(line for line in commands if "tables/main-loso" in line)
+    assert "Future" in table, "as a row that says: not run"
+
+
+def test_the_tables_of_the_paper_have_its_methods_in_its_order():
+    """17 methods and the linear rows, five cohorts, also where nothing of them was run."""
+    paper = load(yaml.safe_load((ROOT / "config/paper.yaml").read_text()))
+    for protocol in ("loso", "id"):
+        words = planned(paper, "tables", f"main-{protocol}")
+        with open(ROOT / f"config/paper/table_{protocol}.csv", newline="") as stream:
+            numbers = list(csv.DictReader(stream))
+        assert [cohort for cohort, _ in words["settings"]] == list(
+            dict.fromkeys(row["setting"] for row in numbers)
+        )
+        gcn = next(one for one in words["variants"] if one["variant"] == "gcn")
+        done = {"cohort": "abide-cc200", "protocol": protocol, "auc_mean": 0.6, "auc_sd": 0.1,
+                "acc_mean": 0.5, "acc_sd": 0.1, "seeds": 1, "folds": 20, "left_out": 0,
+                "subjects": 1000, "sites": 20, **gcn}  # fmt: skip
+        table = results_table(pd.DataFrame([done]), {}, {}, words)
+        rows = [row.cells for row in table.rows if not row.heading]
+        names = [cells[0].text.split(" (our")[0] for cells in rows]
+        assert names[:17] == list(dict.fromkeys(row["method"] for row in numbers))
+        assert len(names) == 21 and all(name.startswith("Linear") for name in names[17:])
+        groups = [row.cells[0].text for row in table.rows if row.heading]
+        assert groups == list(GROUPS)
+        texts = [cell.text for cells in rows for cell in cells[1:]]
+        assert len(texts) == 21 * 10 and texts.count("not run") == 21 * 10 - 2
+
+
+def test_missing_data_say_that_they_can_be_skipped(project):
+    done = project.snakemake("--cores", "1", "--configfile", "config/abide.yaml")
+    assert "on_missing=skip" in done.stdout
+
+
+def test_foreign_predictions_join_the_comparison_of_all_methods():
+    resolved = configuration(foreign=FOREIGN)
+    assert resolved.settings["foreign"]["theirs"]["group"] == "Foreign predictions"
+    theirs = [cell for cell in summary_cells(resolved, "main", "demo", "loso") if "th" in cell[2]]
+    assert theirs == [Cell("demo", "loso", "theirs", 0), Cell("demo", "loso", "theirs", 1)]
+    assert len(summary_cells(resolved, "main", "demo", "id")) == 2
+    assert len(summary_cells(resolved, "ablations", "demo", "loso")) == 5, "BRIO's variants only"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gcn": FOREIGN["theirs"]}, "'foreign.gcn' is called like a variant"),
+        ({"x": {"label": "X", "predictions": FOREIGN["theirs"]["predictions"] * 2}}, "twice"),
+        ({"x": {"label": "X", "predictions": []}}, "is empty"),
+        ({"x": {"label": "X"}}, "'foreign.x.predictions' is missing"),
+        (
+            {"x": {"label": "X", "predictions": [
+                FOREIGN["theirs"]["predictions"][0] | {"cohort": "demoo"}]}},
+            "unknown cohort 'demoo'",
+        ),
+        (
+            {"x": {"label": "X", "predictions": [
+                FOREIGN["theirs"]["predictions"][0] | {"split_checksum": "abc"}]}},
+            "split_checksum",
+        ),
+    ],
+)  # fmt: skip
+def test_mistakes_in_foreign_predictions_are_named(change, words):
+    with pytest.raises(ConfigurationError) as error:
+        configuration(foreign=change)
+    assert words in str(error.value)
+
+
+def test_foreign_predictions_are_adopted_and_followed(after_demo):
+    for number in (0, 1):
+        (after_demo.folder / f"theirs-{number}.csv").write_text("subject,fold,logit\n")
+    path = after_demo.folder / "config/config.yaml"
+    path.write_text(path.read_text() + yaml.safe_dump({"foreign": FOREIGN}))
+    jobs = after_demo.plan()
+    assert {job for job in jobs if job[0] == "adopt"} == {
+        ("adopt", "demo", "loso", "theirs", "0"), ("adopt", "demo", "loso", "theirs", "1"),
+    }  # fmt: skip
+    assert "train" not in rules_of(jobs) and ("summarise", "main", "demo", "loso") in jobs
+    assert ("table", "main-loso") in jobs and ("table", "comparison") in jobs
+    assert after_demo.snakemake("--cores", "2").returncode == 0
+    with open(after_demo.folder / "theirs-1.csv", "a") as stream:
+        stream.write("a,b,0.5\n")
+    jobs = after_demo.plan()
+    assert {job for job in jobs if job[0] == "adopt"} == {("adopt", "demo", "loso", "theirs", "1")}
+
+
+def test_one_lost_prediction_file_reruns_its_cell_and_what_hangs_on_it(after_demo):
+    lost = after_demo.folder / "results/runs/demo/id/gcn/seed-0/predictions.csv"
+    lost.unlink()
+    jobs = after_demo.plan()
+    assert {job for job in jobs if job[0] == "train"} == {("train", "demo", "id", "gcn", "0")}
+    assert ("table", "main-id") in jobs and ("paper_vs_ours",) in jobs
+    assert not {job for job in jobs if job[0] == "summarise" and job[-1] != "id"}
+    assert ("table", "main-loso") not in jobs and ("settings",) not in jobs
+
+
+def test_the_papers_numbers_and_the_settings_are_part_of_every_run(finished):
+    for name in ("paper_vs_ours", "settings", "settings-others"):
+        for ending in ("csv", "md", "tex", "json"):
+            assert (finished.folder / f"results/tables/{name}.{ending}").exists()
+
+
+def test_a_changed_number_of_the_paper_reruns_no_training(after_demo):
+    path = after_demo.folder / "config/paper/table_loso.csv"
+    path.write_text(path.read_text() + "loso,GCN,demo,auc,50.0,1.0\n")
+    jobs = after_demo.plan()
+    assert {job for job in jobs if job[0] == "table"} <= {("table", "datasets")}
+    assert rules_of(jobs) - {"table"} == {"paper_vs_ours", "index", "all"}

@@ -1,0 +1,29 @@
+# For colleagues without access to the data; not part of a usual run.
+rule export:
+    input:
+        inclusion=[PATHS.cohort(cohort, "inclusion.tsv") for cohort in used_cohorts()],
+        participants=[PATHS.cohort(cohort, "participants.tsv") for cohort in used_cohorts()],
+        summaries=true_summaries,
+        sites=lambda wildcards: [
+            path.removesuffix(".csv") + "-sites.csv" for path in true_summaries(wildcards)
+        ],
+    output:
+        folder=directory("<results>/export"),
+    log:
+        "<logs>/export.log",
+    benchmark:
+        "<benchmarks>/export.tsv"
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        least=CONFIG.settings["smallest_cell"],
+        code=code("scripts/export.py"),
+    shell:
+        "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
+        " --summaries {input.summaries:q} --sites {input.sites:q}"
+        " --smallest-cell {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
