@@ -31,7 +31,8 @@ demo: $(READY) ## run the whole pipeline on the demo cohort
 	@echo "explains every file."
 
 test: $(READY) ## run the tests that take less than a minute each
-	@$(IN_VENV) python -m pytest -m "not slow and not browser and not cluster and not faults and not fuzz"
+	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile \
+	    -m "not slow and not browser and not cluster and not faults and not fuzz"
 
 test-slow: $(READY) ## run the slow tests
 	@$(IN_VENV) python -m pytest -m slow

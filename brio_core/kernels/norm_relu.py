@@ -1,7 +1,7 @@
 """``dropout(relu(BatchNorm(x)))`` for many folds or experts, in two passes each way.
 
-Channels are the last axis. Dropout draws the numbers of :func:`brio_core.randomness.uniform`, and
-draws them again on the way back instead of keeping them.
+The ReLU may be left out. Channels are the last axis. Dropout draws the numbers of
+:func:`brio_core.randomness.uniform`, and draws them again on the way back instead of keeping them.
 """
 
 import torch
@@ -51,7 +51,7 @@ def _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP: 
 @triton.jit
 def _forward(
     values, scale, shift, keys, out, groups_per_fold, rows, d, probability,
-    DROP: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
+    DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, column = tl.program_id(0).to(tl.int64), tl.arange(0, D)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -62,13 +62,15 @@ def _forward(
     value += tl.load(shift + group * d + column, mask=column < d, other=0.0)[None, :]
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
     kept = _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP)
-    tl.store(out + offset, tl.maximum(value, 0.0) * kept, mask=here)
+    if RELU:
+        value = tl.maximum(value, 0.0)
+    tl.store(out + offset, value * kept, mask=here)
 
 
 @triton.jit
 def _through(
     values, grad, mean, inverse, scale, shift, key, group, groups_per_fold, rows, row, d, column,
-    probability, DROP: tl.constexpr,
+    probability, DROP: tl.constexpr, RELU: tl.constexpr,
 ):  # fmt: skip
     """Standardised values, and the gradient before the ReLU."""
     here = (row < rows)[:, None] & (column < d)[None, :]
@@ -81,7 +83,9 @@ def _through(
     centre = tl.load(mean + place, mask=column < d, other=0.0)[None, :]
     factor = tl.load(inverse + place, mask=column < d, other=0.0)[None, :]
     kept = _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP)
-    above = tl.where(value * slope + start > 0, above * kept, 0.0)
+    above *= kept
+    if RELU:
+        above = tl.where(value * slope + start > 0, above, 0.0)
     return (value - centre) * factor, above, slope, here, offset
 
 
@@ -89,7 +93,8 @@ def _through(
 def _reduce(
     values, grad, mean, inverse, scale, shift, keys, sums, products,
     groups_per_fold, rows, d, probability,
-    DROP: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
+    DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
+    D: tl.constexpr,
 ):  # fmt: skip
     group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, D)
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
@@ -99,7 +104,7 @@ def _reduce(
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
         unit, above, _, _, _ = _through(
             values, grad, mean, inverse, scale, shift, key, group, groups_per_fold, rows, row, d,
-            column, probability, DROP,
+            column, probability, DROP, RELU,
         )  # fmt: skip
         total += above
         product += above * unit
@@ -112,14 +117,14 @@ def _reduce(
 def _backward(
     values, grad, mean, inverse, scale, shift, keys, means, slopes, out,
     groups_per_fold, rows, d, probability,
-    DROP: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
+    DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, column = tl.program_id(0).to(tl.int64), tl.arange(0, D)
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     unit, above, factor, here, offset = _through(
         values, grad, mean, inverse, scale, shift, key, group, groups_per_fold, rows, row, d,
-        column, probability, DROP,
+        column, probability, DROP, RELU,
     )  # fmt: skip
     above -= tl.load(means + group * d + column, mask=column < d, other=0.0)[None, :]
     above -= unit * tl.load(slopes + group * d + column, mask=column < d, other=0.0)[None, :]
@@ -141,7 +146,7 @@ class NormRelu(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(values, weight, bias, keys, probability, epsilon):
+    def forward(values, weight, bias, keys, probability, epsilon, relu):
         values, keys = values.contiguous(), keys.contiguous()
         groups, per_fold, rows, d, tile = _sizes(values, weight, keys)
         flat = values.view(groups, rows, d)
@@ -158,31 +163,31 @@ class NormRelu(torch.autograd.Function):
         out = torch.empty_like(values)
         _forward[(groups, triton.cdiv(rows, ROWS))](
             values, scale, offset, keys, out, per_fold, rows, d, probability,
-            DROP=probability > 0, **tile,
+            DROP=probability > 0, RELU=relu, **tile,
         )  # fmt: skip
         return out, mean, variance
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        values, weight, bias, keys, ctx.probability, ctx.epsilon = inputs
+        values, weight, bias, keys, *ctx.options = inputs
         _, mean, variance = output
         ctx.mark_non_differentiable(mean, variance)
         ctx.save_for_backward(values, weight, bias, keys, mean, variance)
 
     @staticmethod
     def backward(ctx, grad, *_):
-        grads = _NormReluBackward.apply(*ctx.saved_tensors, grad, ctx.probability, ctx.epsilon)
-        return *grads, None, None, None
+        grads = _NormReluBackward.apply(*ctx.saved_tensors, grad, *ctx.options)
+        return *grads, None, None, None, None
 
     @staticmethod
-    def vmap(info, in_dims, values, weight, bias, keys, probability, epsilon):
-        tensors = to_front(info, in_dims, (values, weight, bias, keys))
-        return NormRelu.apply(*tensors, probability, epsilon), (0, 0, 0)
+    def vmap(info, in_dims, *inputs):
+        tensors = to_front(info, in_dims, inputs[:-3])
+        return NormRelu.apply(*tensors, *inputs[-3:]), (0, 0, 0)
 
 
 class _NormReluBackward(torch.autograd.Function):
     @staticmethod
-    def forward(values, weight, bias, keys, mean, variance, grad, probability, epsilon):
+    def forward(values, weight, bias, keys, mean, variance, grad, probability, epsilon, relu):
         values, keys, grad = values.contiguous(), keys.contiguous(), grad.contiguous()
         groups, per_fold, rows, d, tile = _sizes(values, weight, keys)
         mean = mean.contiguous()
@@ -194,13 +199,13 @@ class _NormReluBackward(torch.autograd.Function):
         fixed = (values, grad, mean, inverse, scale, shift, keys)
         _reduce[(groups, parts)](
             *fixed, sums, products, per_fold, rows, d, probability,
-            DROP=probability > 0, ROUNDS=ROUNDS, **tile,
+            DROP=probability > 0, RELU=relu, ROUNDS=ROUNDS, **tile,
         )  # fmt: skip
         sums, products = sums.sum(1), products.sum(1)
         out = torch.empty_like(values)
         _backward[(groups, triton.cdiv(rows, ROWS))](
             *fixed, sums / rows, products / rows, out, per_fold, rows, d, probability,
-            DROP=probability > 0, **tile,
+            DROP=probability > 0, RELU=relu, **tile,
         )  # fmt: skip
         return out, products.view_as(weight), sums.view_as(weight)
 
@@ -214,5 +219,5 @@ class _NormReluBackward(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
-        tensors = to_front(info, in_dims, inputs[:-2])
-        return _NormReluBackward.apply(*tensors, *inputs[-2:]), (0, 0, 0)
+        tensors = to_front(info, in_dims, inputs[:-3])
+        return _NormReluBackward.apply(*tensors, *inputs[-3:]), (0, 0, 0)

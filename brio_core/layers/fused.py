@@ -16,19 +16,30 @@ def norm_relu(
     ``nn.BatchNorm1d`` has; its weight (*K, d) may have axes of experts, which lead the values.
     """
     if norm.training and kernels.usable(values):
-        return _norm_relu(values, norm, rate if key is not None else 0.0, key, stream)
+        return _fused_norm(values, norm, rate, key, stream, relu=True)
     activated = norm(values).relu()
     return activated if key is None else dropout(activated, rate, key, stream)
 
 
-def _norm_relu(
+def norm_dropout(
     values: Tensor, norm: nn.Module, rate: float, key: Tensor | None, stream: int
+) -> Tensor:
+    """``dropout(norm(values))``, as :func:`norm_relu` has it but without a ReLU."""
+    if norm.training and kernels.usable(values):
+        return _fused_norm(values, norm, rate, key, stream, relu=False)
+    normed = norm(values)
+    return normed if key is None else dropout(normed, rate, key, stream)
+
+
+def _fused_norm(
+    values: Tensor, norm: nn.Module, rate: float, key: Tensor | None, stream: int, relu: bool
 ) -> Tensor:
     from brio_core.kernels.norm_relu import NormRelu
 
     # The place that ``randomness.uniform`` looks up for this stream.
     seed = values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
-    out, mean, variance = NormRelu.apply(values, norm.weight, norm.bias, seed, rate, norm.eps)
+    options = (rate if key is not None else 0.0, norm.eps, relu)
+    out, mean, variance = NormRelu.apply(values, norm.weight, norm.bias, seed, *options)
     remember(norm, mean, variance, values.numel() // mean.numel())
     return out
 

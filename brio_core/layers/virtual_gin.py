@@ -7,9 +7,8 @@ nodes between the layers.
 import torch
 from torch import Tensor, nn
 
-from brio_core.layers.fused import norm_relu
+from brio_core.layers.fused import norm_dropout, norm_relu
 from brio_core.layers.norms import NodeNorm
-from brio_core.randomness import dropout
 
 
 class WideGin(nn.Module):
@@ -55,5 +54,6 @@ class VirtualGin(nn.Module):
         hidden = norm_relu(hidden, self.first_norm, self.rate, key, stream)
         if self.virtual is not None:
             hidden = hidden + self.virtual
-        hidden = self.second_norm(self.second(hidden, operator))
-        return hidden if key is None else dropout(hidden, self.rate, key, stream + 1)
+        return norm_dropout(
+            self.second(hidden, operator), self.second_norm, self.rate, key, stream + 1
+        )

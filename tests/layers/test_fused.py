@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from brio_core.layers.experts import ExpertNorm
-from brio_core.layers.fused import centre_relu, norm_relu
+from brio_core.layers.fused import centre_relu, norm_dropout, norm_relu
 from brio_core.layers.norms import NodeNorm
 from brio_core.randomness import dropout
 
@@ -29,6 +29,12 @@ def test_norm_relu_is_norm_then_relu_then_dropout(rate):
     torch.testing.assert_close(norm_relu(values, norm, rate, None), wanted)
 
 
+def test_norm_dropout_is_norm_then_dropout():
+    values = draw(2, 7, 4) * 3 + 1
+    wanted = dropout(nn.BatchNorm1d(4)(values.flatten(0, 1)).view_as(values), 0.3, KEY, 2)
+    torch.testing.assert_close(norm_dropout(values, NodeNorm(4), 0.3, KEY, 2), wanted)
+
+
 def test_centre_relu_is_its_formula():
     hidden, heard, centre, bias = draw(3, 2, 7, 4), draw(3, 2, 7, 4), draw(3, 2, 7, 1), draw(3, 4)
     wanted = (centre * hidden + heard + bias[:, None, None]).relu()
@@ -37,8 +43,9 @@ def test_centre_relu_is_its_formula():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("end", [norm_relu, norm_dropout])
 @pytest.mark.parametrize("make", [lambda: NodeNorm(6), lambda: ExpertNorm(3, 6)])
-def test_norm_kernel_equals_its_twin(make, rate):
+def test_norm_kernel_equals_its_twin(make, end, rate):
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
     lead = (3,) if isinstance(make(), ExpertNorm) else ()
@@ -54,7 +61,7 @@ def test_norm_kernel_equals_its_twin(make, rate):
                 self.norm = norm
 
             def forward(self, values, key):
-                return norm_relu(values, self.norm, rate, key, 2)
+                return end(values, self.norm, rate, key, 2)
 
         module = Wrapped(norm)
         buffers = {

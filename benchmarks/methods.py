@@ -1,0 +1,98 @@
+"""Every method on one cohort: time, memory and AUC of all folds, one seed.
+
+python benchmarks/methods.py --device cuda --epochs 100 \\
+    --cohort-dir results/cohorts/abide-cc200 --split results/splits/abide-cc200/loso.json \\
+    --block-length results/blocklength/abide-cc200/loso.json
+
+The seconds are those of training, as the jobs measure them: with set-up, validation and
+checkpoints, without reading files. Settings are the preset 'common', without early stopping.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--cohort-dir", type=Path, required=True)
+    parser.add_argument("--split", type=Path, required=True)
+    parser.add_argument("--block-length", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--methods", nargs="*", help="default: all")
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+ARGUMENTS = parse()
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import pandas as pd  # noqa: E402
+import torch  # noqa: E402
+from common import common_settings, machine, table  # noqa: E402
+
+from brio_core.cell import run_cell  # noqa: E402
+from brio_core.evaluation import auc  # noqa: E402
+from brio_core.files import read_json  # noqa: E402
+from brio_core.methods import registry  # noqa: E402
+
+
+def settings_of(method: str) -> dict:
+    """The common preset with the epochs asked for, all of which are trained."""
+    settings = common_settings(method)
+    if "epochs" in settings:
+        first = min(settings["first_epoch"], ARGUMENTS.epochs)
+        settings |= {"epochs": ARGUMENTS.epochs, "patience": 0, "first_epoch": first}
+    return settings
+
+
+def measure(method: str) -> tuple:
+    """One row of the table."""
+    params = {"method": method, "label": method, "group": "", "settings": settings_of(method)}
+    with tempfile.TemporaryDirectory() as folder:
+        run_cell(
+            ARGUMENTS.cohort_dir,
+            ARGUMENTS.split,
+            ARGUMENTS.block_length,
+            method,
+            params,
+            ARGUMENTS.seed,
+            Path(folder),
+            device=ARGUMENTS.device,
+        )
+        meta = read_json(Path(folder) / "meta.json")
+        predictions = pd.read_csv(Path(folder) / "predictions.csv")
+    test = predictions[predictions["split"] == "test"]
+    folds = [fold for _, fold in test.groupby("fold")]
+    aucs = pd.Series([auc(fold["label"].to_numpy(), fold["logit"].to_numpy()) for fold in folds])
+    accuracy = pd.Series([((fold["logit"] > 0) == fold["label"]).mean() for fold in folds])
+    validation = pd.Series([fold["validation_auc"] for fold in meta["folds"]])
+    return (
+        method,
+        f"{meta['training_seconds']:.1f}",
+        f"{meta['peak_memory_bytes'] / 1e9:.1f}",
+        f"{meta['parameters']:,}",
+        f"{100 * aucs.mean():.1f} ± {100 * aucs.std():.1f}",
+        f"{100 * accuracy.mean():.1f} ± {100 * accuracy.std():.1f}",
+        f"{100 * validation.mean():.1f}",
+    )
+
+
+def main() -> None:
+    torch.set_num_threads(ARGUMENTS.threads)
+    print(
+        f"{machine(ARGUMENTS.device)}, {ARGUMENTS.epochs} epochs, seed {ARGUMENTS.seed}\n",
+        flush=True,
+    )
+    rows = [measure(method) for method in ARGUMENTS.methods or registry.names()]
+    header = ("method", "seconds", "peak GB", "parameters", "AUC", "ACC", "validation AUC")
+    print(table(header, rows))
+
+
+if __name__ == "__main__":
+    main()
