@@ -60,5 +60,5 @@ def read_json(path: str | Path, *keys: str) -> dict:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise BrioError(
-            f"{path} is not the JSON it should be ({error}); delete it and run the workflow again"
+            f"{path} is not valid JSON of ours ({error}); delete it and run the workflow again"
         ) from None

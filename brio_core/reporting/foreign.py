@@ -54,7 +54,7 @@ def tested_rows(predictions: str | Path, split: dict) -> pd.DataFrame:
 
     Site and label come from the split: a foreign file need not have them, and cannot change them.
     """
-    table = read_table(predictions, COLUMNS, ("logit",))
+    table = read_table(predictions, COLUMNS, ("logit",), ours=False)
     if "split" in table.columns:
         table = table[table["split"] == "test"]
     found = table.set_index(["subject", "fold"])["logit"]

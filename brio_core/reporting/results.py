@@ -53,9 +53,12 @@ class Run:
 
 
 def read_table(
-    path: str | Path, columns: Iterable[str] = (), numbers: Iterable[str] = ()
+    path: str | Path, columns: Iterable[str] = (), numbers: Iterable[str] = (), ours: bool = True
 ) -> pd.DataFrame:
-    """A CSV or TSV as text, with ``numbers`` converted (a site may be called NA or 007)."""
+    """A CSV or TSV as text, with ``numbers`` converted (a site may be called NA or 007).
+
+    Files of ours end with a line break; one that does not was cut off.
+    """
     separator = "\t" if Path(path).suffix == ".tsv" else ","
     try:
         table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
@@ -63,6 +66,9 @@ def read_table(
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise BrioError(f"{path} is not a table ({error}); delete it and run again") from None
+    content = Path(path).read_bytes()
+    if b"\0" in content or (ours and not content.endswith(b"\n")):
+        raise BrioError(f"{path} is damaged or cut off; delete it and run again")
     for column in [*columns, *numbers]:
         if column not in table.columns:
             raise BrioError(f"{path} has no column {column!r}; delete it and run again")
@@ -121,7 +127,11 @@ def read_run(folder: str | Path) -> Run:
         raise BrioError(f"{path} tests subject {twice} more than once; delete {folder}")
     if test["logit"].isna().any() or not test["logit"].abs().lt(float("inf")).all():
         raise BrioError(f"{path} holds logits that are not finite; delete {folder} and run again")
-    return Run(Path(folder), read_meta(folder), test)
+    meta = read_meta(folder)
+    tested = set(test["fold"])
+    if any(fold["name"] not in tested for fold in meta["folds"]):
+        raise BrioError(f"{path} is cut off; delete {folder} and run again")
+    return Run(Path(folder), meta, test)
 
 
 def read_history(folder: str | Path) -> pd.DataFrame:

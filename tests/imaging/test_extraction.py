@@ -104,21 +104,22 @@ def test_filtering_needs_a_repetition_time(source, candidates):
         source.read(source.data_dir / candidates["sub-002"]["source"], None)
 
 
-def test_one_image_on_another_grid_does_not_lose_the_batch(demo_data, load_dataset, tmp_path):
+def test_one_image_on_another_grid_does_not_lose_the_batch(demo_data, load_dataset):
     """The atlas misses one image of two: that subject is excluded. It misses all: an error."""
     good = open_source(load_dataset("demo"), demo_data)
     rows = {c["subject"]: c for c in find_candidates(good)}
-    shifted = tmp_path / "shifted.nii.gz"
+    shifted = demo_data / "shifted.nii.gz"
     image = nibabel.load(demo_data / rows["sub-002"]["source"])
     affine = image.affine.copy()
     affine[:3, 3] += 90
     nibabel.save(nibabel.Nifti1Image(image.get_fdata(), affine), shifted)
-    bad = rows["sub-001"] | {"source": str(shifted)}
+    bad = rows["sub-001"] | {"source": shifted.name}
     results = list(extract_batch(good, [(0, bad), (1, rows["sub-002"])]))
     assert isinstance(results[0][2], AtlasMisfit)
     assert len(results[1][2].series) > 100
     with pytest.raises(BrioError, match=r"atlas of cohort demo fits none .* label\(s\) "):
         list(extract_batch(good, [(0, bad)]))
+    shifted.unlink()
 
 
 def test_three_dimensional_image_is_a_reason(source, candidates, tmp_path):

@@ -1,9 +1,12 @@
 """Jobs in conda environments: solved, installed, activated, and with our code on their path."""
 
+import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from conda_stand_in import CHANNEL, build_channel, create
 from tiny import ROOT, make_lab
 
 pytest.importorskip("rattler")
@@ -16,9 +19,6 @@ ACTIVATE = 'export CONDA_PREFIX="$1"\nexport PATH="$1/bin:$PATH"\n'
 @pytest.fixture
 def conda(tmp_path) -> dict[str, str]:
     """The variables with which Snakemake finds the stand-in."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    from conda_stand_in import build_channel
-
     root = tmp_path / "conda"
     build_channel(root, ENVIRONMENTS)
     (root / "bin").mkdir()
@@ -27,9 +27,7 @@ def conda(tmp_path) -> dict[str, str]:
     stand_in = Path(__file__).with_name("conda_stand_in.py")
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {stand_in} "$@"\n')
     program.chmod(0o755)
-    from os import environ
-
-    return {"CONDA_STAND_IN": str(root), "PATH": f"{root / 'bin'}:{environ['PATH']}"}
+    return {"CONDA_STAND_IN": str(root), "PATH": f"{root / 'bin'}:{os.environ['PATH']}"}
 
 
 def test_jobs_run_in_their_environments(conda, tmp_path):
@@ -54,11 +52,7 @@ def test_jobs_run_in_their_environments(conda, tmp_path):
 
 def test_a_version_that_is_not_there(conda, tmp_path):
     environment = ROOT / "envs" / "train.yaml"
-    from conda_stand_in import CHANNEL, create
-
     broken = tmp_path / "train.yaml"
     broken.write_text(environment.read_text().replace("pytorch =", "pytorch =99."))
-    import asyncio
-
     with pytest.raises(Exception, match="pytorch"):
         asyncio.run(create(Path(conda["CONDA_STAND_IN"]) / CHANNEL, broken, tmp_path / "prefix"))

@@ -67,14 +67,14 @@ def test_targets_that_need_another_configuration(project):
     assert "add --configfile config/paper.yaml" in said
     said = sentence(project.snakemake("demo", "-n", "--configfile", "config/paper.yaml"))
     assert "leave out --configfile" in said
-    said = sentence(project.snakemake("lambda-sweep", "-n"))
+    said = sentence(project.snakemake("lambda-sweep", "-n", "--config", "methods=[gcn]"))
     assert "'lambda-sweep' has nothing to run" in said
 
 
 def test_the_resolved_configuration_is_kept(finished):
     kept = yaml.safe_load((finished.folder / "results/run_config.yaml").read_text())
     assert kept["config"]["split_seed"] == 0, "defaults are written out"
-    assert kept["variants"]["brio"]["settings"]["warmup_epochs"] == 25
+    assert kept["variants"]["brio"]["settings"]["warmup_epochs"] == 10
     assert kept["datasets"]["demo"]["inclusion"]["min_frames"] == 60
 
 
@@ -109,7 +109,7 @@ def test_a_failed_job_leaves_no_report_and_can_be_repeated(project):
 
 
 def test_gpus_are_asked_for_only_where_they_are_used(project):
-    done = project.snakemake("-n", "--config", "device=auto")
+    done = project.snakemake("-n", "--config", "device=auto", "experiments=[main]")
     asked = {}
     for block in done.stdout.split("\n["):
         if "rule train:" in block:

@@ -1,0 +1,89 @@
+"""Ctrl-C and SIGTERM, two runs in one folder, and clocks that are wrong."""
+
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", ["extract", "connect", "train-gcn", "figure"])
+def test_a_program_cleans_up(name, number, lab, stages):
+    stage = stages[name]
+    stage.remove_outputs(lab)
+    (lab.folder / stage.log).unlink()
+    # The program takes the place of the shell, so that the signal is its own.
+    process = stage.start(lab, "exec env")
+    stage.wait_until_it_writes(process, lab, 60)
+    os.kill(process.pid, number)
+    process.communicate(timeout=60)
+    said = (lab.folder / stage.log).read_text()
+    assert "Traceback" not in said, said
+    assert not [name for name in lab.leftovers() if name.endswith(".partial")]
+    if process.returncode:
+        assert process.returncode == 128 + number
+        assert said.splitlines()[-1] == f"stopped by {number.name}"
+    assert stage.run(lab)[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_snakemake_cleans_up(number, finished, lab, start_snakemake, tmp_path):
+    cell = lab.results / "runs/tiny/loso/gcn/seed-0"
+    shutil.rmtree(cell)
+    process = start_snakemake(lab, "tiny", "--cores", "2", log=tmp_path / "said.txt")
+    end = time.monotonic() + 120
+    while not list(cell.glob(".unfinished/*.pt")) and not (cell / "meta.json").exists():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    # A terminal sends Ctrl-C to all processes of the group, kill only to one.
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        os.kill(process.pid, number)
+    process.wait(timeout=120)
+    assert lab.locks() == []
+    assert not [name for name in lab.leftovers() if name.endswith(".partial")]
+    done = lab.snakemake("tiny", "--cores", "2")
+    assert done.returncode == 0, done.stdout
+    assert lab.checksums() == finished.checksums()
+    assert lab.leftovers() == []
+
+
+def test_two_runs_in_one_folder(finished, lab, start_snakemake, tmp_path):
+    shutil.rmtree(lab.results / "runs/tiny/loso/gcn")
+    first = start_snakemake(lab, "tiny", "--cores", "1", log=tmp_path / "said.txt")
+    end = time.monotonic() + 60
+    while not lab.locks():
+        assert first.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    second = lab.snakemake("tiny", "--cores", "1")
+    assert second.returncode == 1
+    assert "Directory cannot be locked" in second.stdout
+    assert first.wait(timeout=120) == 0, (tmp_path / "said.txt").read_text()
+    assert lab.checksums() == finished.checksums() and lab.locks() == []
+
+
+def test_clocks_that_are_wrong(finished, lab):
+    """A participants table from tomorrow is named; times among the results do not matter."""
+    table, made = lab.folder / "data/tiny/participants.tsv", "results/cohorts/tiny/candidates.tsv"
+    tomorrow = time.time() + 86400
+    os.utime(table, (tomorrow, tomorrow))
+    (lab.folder / made).unlink()
+    done = lab.snakemake(made, "--cores", "2")
+    assert done.returncode == 1 and not (lab.folder / made).exists()
+    assert f"Output {made} has older modification time" in done.stdout
+    assert "clock skew" in done.stdout and "Traceback" not in done.stdout
+    os.utime(table)
+    for target in (made, "tiny"):
+        done = lab.snakemake(target, "--cores", "2")
+        assert done.returncode == 0, done.stdout
+    assert lab.checksums() == finished.checksums()
+    for number, path in enumerate(sorted(lab.results.rglob("*.*"))):
+        when = time.time() + (-7200, 7200)[number % 2]
+        os.utime(path, (when, when))
+    done = lab.snakemake("tiny", "--cores", "2")
+    assert done.returncode == 0 and "Nothing to be done" in done.stdout, done.stdout

@@ -1,0 +1,302 @@
+"""Thousands of made-up inputs: each is read as what it is, or refused in one sentence."""
+
+import copy
+import functools
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tiny import CONFIG, DATASET, EXPERIMENT, ROOT, make_lab
+
+from brio_core.cohort import Rois, read_fc, read_participants, read_series, write_fc, write_series
+from brio_core.errors import BrioError
+from brio_core.files import read_json
+from brio_core.imaging.base import Scan, Unusable
+from brio_core.imaging.candidates import COLUMNS, find_candidates, read_candidates
+from brio_core.imaging.parts import Parts, write_part
+from brio_core.imaging.series import series_scan
+from brio_core.imaging.sources import open_source
+from brio_core.splits import make_split, read_split
+from workflow.lib import configuration
+from workflow.lib.files import ConfigurationError, read_yaml
+from workflow.lib.schema import check, schema
+
+pytestmark = pytest.mark.fuzz
+
+
+def cases(number: int):
+    """The same cases every time; nothing is kept between runs."""
+    return settings(
+        max_examples=number,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+# --- made-up values -----------------------------------------------------------------------------
+
+WORDS = st.sampled_from([
+    "", "all", "demo", "tiny", "gcn", "brio", "loso", "main", "../../etc/passwd", "=1+1",
+    "{subject", "{subject.__class__}", "a\tb", "\x00", "é", "null", "-1", "1e999",
+    "<script>", "n/a",
+])  # fmt: skip
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 10**12), st.floats(), WORDS, st.text(max_size=8)
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(WORDS, st.integers()), inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+def places(value: object, path: tuple = ()) -> list[tuple]:
+    """Every place in nested mappings and lists."""
+    if isinstance(value, dict):
+        inner = [place for key, item in value.items() for place in places(item, (*path, key))]
+    elif isinstance(value, list):
+        inner = [place for key, item in enumerate(value) for place in places(item, (*path, key))]
+    else:
+        inner = []
+    return [*([path] if path else []), *inner]
+
+
+@st.composite
+def changed(draw, original: dict) -> dict:
+    """A mapping with one to three places replaced, removed, or added to."""
+    value = copy.deepcopy(original)
+    for _ in range(draw(st.integers(1, 3))):
+        found = places(value)
+        if not found:
+            return value
+        *path, key = draw(st.sampled_from(found))
+        parent = value
+        for step in path:
+            parent = parent[step]
+        action = draw(st.sampled_from(["replace", "replace", "remove", "add"]))
+        if action == "remove":
+            del parent[key]
+        elif action == "add" and isinstance(parent, dict):
+            parent[draw(WORDS)] = draw(VALUES)
+        else:
+            parent[key] = draw(VALUES)
+    return value
+
+
+@st.composite
+def damaged(draw, original: bytes) -> bytes:
+    """Bytes that were cut off, overwritten, doubled or inserted."""
+    content = bytearray(original)
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, max(len(content) - 1, 0)))
+        length = draw(st.sampled_from([1, 1, 4, 64, 1024]))
+        action = draw(
+            st.sampled_from(["cut", "overwrite", "overwrite", "remove", "insert", "zero"])
+        )
+        if action == "cut":
+            del content[start:]
+        elif action == "remove":
+            del content[start : start + length]
+        elif action == "zero":
+            content[start : start + length] = bytes(min(length, len(content) - start))
+        else:
+            new = draw(st.binary(min_size=1, max_size=min(length, 64)))
+            content[start : start + (len(new) if action == "overwrite" else 0)] = new
+    return bytes(content)
+
+
+# --- configurations -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return make_lab(tmp_path_factory.mktemp("fuzz") / "lab")
+
+
+@pytest.fixture
+def in_lab(lab, monkeypatch):
+    monkeypatch.chdir(lab.folder)
+    # Only the main configuration is made up here; the files that it names are read once.
+    monkeypatch.setattr(configuration, "_read", functools.cache(configuration._read))
+    return lab
+
+
+@cases(400)
+@given(config=changed(CONFIG))
+def test_configurations(in_lab, config):
+    try:
+        found = configuration.load(config)
+    except ConfigurationError as error:
+        assert str(error) and "\n" not in str(error)
+        return
+    assert isinstance(found, configuration.Configuration)
+    assert yaml.safe_load(yaml.safe_dump(found.resolved()))["config"]["cohorts"]
+
+
+@pytest.mark.parametrize("kind", ["dataset", "method", "experiment"])
+@cases(150)
+@given(data=st.data())
+def test_files_of_the_configuration(kind, data):
+    method = yaml.safe_load((ROOT / "config/methods/gcn.yaml").read_text())
+    original = {"dataset": DATASET, "method": method, "experiment": EXPERIMENT}[kind]
+    try:
+        check(data.draw(changed(original)), schema(kind), "x.yaml")
+    except ConfigurationError as error:
+        assert str(error).startswith("x.yaml: ")
+
+
+@cases(250)
+@given(content=damaged((ROOT / "config/config.yaml").read_bytes()))
+def test_yaml(in_lab, content):
+    path = in_lab.folder / "config" / "fuzzed.yaml"
+    path.write_bytes(content)
+    try:
+        assert isinstance(read_yaml(path), dict)
+    except ConfigurationError as error:
+        assert "fuzzed.yaml" in str(error)
+
+
+# --- tables and series --------------------------------------------------------------------------
+
+
+@cases(350)
+@given(data=st.data())
+def test_participants(lab, data):
+    path = lab.folder / "data" / "tiny" / "fuzzed.tsv"
+    original = (lab.folder / "data" / "tiny" / "participants.tsv").read_bytes()
+    path.write_bytes(data.draw(damaged(original)))
+    dataset = copy.deepcopy(DATASET)
+    dataset["source"]["participants"] = path.name
+    try:
+        found = find_candidates(open_source(dataset, lab.folder / "data"))
+    except BrioError as error:
+        assert str(error)
+        return
+    assert found and len({row["subject"] for row in found}) == len(found)
+    for row in found:
+        assert tuple(row) == COLUMNS or set(row) == set(COLUMNS)
+        assert row["label"] in ("0", "1") or row["excluded"]
+        assert "\t" not in "".join(map(str, row.values()))
+        assert row["source"] == "n/a" or not row["source"].startswith(("/", ".."))
+        assert not row["subject"].startswith(("=", "@"))
+
+
+@cases(150)
+@given(data=st.data())
+def test_our_own_tables(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "fuzzed-own.tsv"
+    head = "\t".join(COLUMNS) + "\n"
+    rows = "".join(f"s{i}\tA\t{i % 2}\t20\tF\t0.1\t2\tn/a\tx/s{i}.tsv\tn/a\n" for i in range(6))
+    path.write_bytes(data.draw(damaged((head + rows).encode())))
+    for read in (read_candidates, read_participants):
+        try:
+            found = read(path)
+        except BrioError as error:
+            assert path.name in str(error)
+        else:
+            assert len(found) >= 0
+
+
+SUFFIXES = (".tsv", ".csv", ".txt", ".1D", ".npy", ".mat", ".h5")
+
+
+@pytest.fixture(scope="module")
+def series_files(tmp_path_factory):
+    """The same numbers in every format."""
+    from scipy.io import savemat
+
+    folder = tmp_path_factory.mktemp("series")
+    values = np.random.default_rng(0).standard_normal((12, 4))
+    for suffix in SUFFIXES[:4]:
+        np.savetxt(folder / f"x{suffix}", values, "%.4f", "," if suffix == ".csv" else "\t")
+    np.save(folder / "x.npy", values)
+    savemat(folder / "x.mat", {"series": values})
+    with h5py.File(folder / "x.h5", "w") as store:
+        store["series"] = values
+    return folder
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@cases(80)
+@given(data=st.data())
+def test_series(series_files, suffix, data):
+    path = series_files / f"fuzzed{suffix}"
+    path.write_bytes(data.draw(damaged((series_files / f"x{suffix}").read_bytes())))
+    try:
+        scan = series_scan(path)
+    except Unusable as unusable:
+        assert path.name in str(unusable)
+        return
+    assert scan.series.ndim == 2 and scan.series.dtype == np.float32
+    assert scan.frames_before >= len(scan.series)
+
+
+# --- our own binary files and JSON --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def our_files(tmp_path_factory):
+    """One small file of every kind that later stages read."""
+    import pandas as pd
+
+    folder = tmp_path_factory.mktemp("ours")
+    generator = np.random.default_rng(0)
+    subjects = [f"s{number}" for number in range(40)]
+    scans = [generator.standard_normal((9, 4)).astype(np.float32) for _ in subjects]
+    write_series(folder / "series.h5", subjects, scans, Rois.named("ABCD"), {"made": "up"})
+    write_fc(folder / "fc.h5", subjects, (np.eye(4, dtype=np.float32) for _ in subjects))
+    results = [(i, name, Scan(scan, 9, 0, tuple("ABCD"))) for i, (name, scan) in
+               enumerate(zip(subjects, scans))]  # fmt: skip
+    write_part(folder / "part.h5", results[:5])
+    columns = {"subject": subjects, "site": [f"site{i % 5}" for i in range(40)],
+               "label": [i // 5 % 2 for i in range(40)], "group": ["n/a"] * 40}  # fmt: skip
+    split = make_split(pd.DataFrame(columns), "tiny", "loso", 0)
+    (folder / "split.json").write_text(json.dumps(split, indent=1))
+    return folder
+
+
+def read_part(path):
+    parts = Parts([path])
+    return [parts.outcome(f"s{i}") for i in range(5)], list(
+        parts.series([f"s{i}" for i in range(5)])
+    )
+
+
+def is_series(found) -> bool:
+    return len(found.subjects) + 1 == len(found.offsets) and found.bold.shape[1] == len(found.rois)
+
+
+@pytest.mark.parametrize(
+    "name, read, is_right",
+    [
+        ("series.h5", read_series, is_series),
+        ("fc.h5", read_fc, lambda found: len(found[0]) == len(found[1])),
+        ("part.h5", read_part, lambda found: len(found[0]) == len(found[1]) == 5),
+        ("split.json", read_split, lambda found: len(found["subjects"]) == 40),
+        ("split.json", read_json, lambda found: True),
+    ],
+)
+@cases(100)
+@given(data=st.data())
+def test_our_own_files(our_files, name, read, is_right, data):
+    path = our_files / f"fuzzed-{name}"
+    path.write_bytes(data.draw(damaged((our_files / name).read_bytes())))
+    try:
+        found = read(path)
+    except BrioError as error:
+        assert path.name in str(error)
+    else:
+        assert is_right(found)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
