@@ -67,7 +67,8 @@ def test_targets_that_need_another_configuration(project):
     assert "add --configfile config/paper.yaml" in said
     said = sentence(project.snakemake("demo", "-n", "--configfile", "config/paper.yaml"))
     assert "leave out --configfile" in said
-    said = sentence(project.snakemake("lambda-sweep", "-n", "--config", "methods=[gcn]"))
+    words = ("--config", "methods=[gcn]", "experiments=[main]")
+    said = sentence(project.snakemake("lambda-sweep", "-n", *words))
     assert "'lambda-sweep' has nothing to run" in said
 
 
