@@ -177,7 +177,8 @@ def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[
     finished = max(cell["finished"] or "" for cell in cells)
     seconds = sum(cell["seconds"] or 0 for cell in cells)
     seeds = len({cell["seed"] for cell in cells})
-    variants = len({cell["variant"] for cell in cells})
+    methods = len({cell["method"] for cell in cells})
+    others = len({cell["variant"] for cell in cells}) - methods
     people = ", ".join(
         f"{plural(int(row['subjects']), 'subject')} of {plural(int(row['sites']), 'site')}"
         + (f" ({cohort_title(datasets, row['cohort'])})" if len(cohorts) > 1 else "")
@@ -186,8 +187,9 @@ def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[
     return [
         ("Data", people),
         ("Protocols", _protocols(protocols)),
-        ("Training", f"{plural(len(cells), 'cell')}: {plural(variants, 'method')}, "
-                     f"{plural(seeds, 'seed')}"
+        ("Training", f"{plural(len(cells), 'cell')}: {plural(methods, 'method')}, "
+                     + (f"{plural(others, 'variant')}, " if others > 0 else "")
+                     + f"{plural(seeds, 'seed')}"
                      + (f"; {plural(foreign, 'method')} of foreign code" if foreign else "")),
         ("Finished", _date(finished)),
         ("Training time", duration(seconds)),

@@ -109,6 +109,7 @@ def cell_record(folder: str | Path) -> dict:
     meta = read_meta(folder)
     return {
         "folder": str(folder),
+        "method": meta["method"],
         **{key: meta[key] for key in CELL_KEYS},
         "epochs": meta.get("settings", {}).get("epochs"),
         **{key: meta.get(key) for key in ("device", "versions", "seconds", "finished")},
