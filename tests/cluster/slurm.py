@@ -1,7 +1,8 @@
 """Debian's SLURM on this machine: a controller, two nodes, and a third with two fake GPUs.
 
 Everything lies in one folder and /etc stays as it is. The plugin's job steps lose SLURM_CONF, so
-`srun` is wrapped by a script that sets it again.
+`srun` is wrapped by a script that sets it again. A lost job waits until its credential has expired:
+cred_expire shortens SLURM's two minutes.
 """
 
 import os
@@ -20,7 +21,7 @@ SlurmctldHost=localhost(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={folder}/munge/socket,cred_expire=20
 CryptoType=crypto/munge
 SlurmctldPort={controller}
 StateSaveLocation={folder}/state
