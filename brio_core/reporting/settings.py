@@ -13,6 +13,12 @@ COLUMNS = ("concerns", "part", "file", "choice", "value", "key", "remark")
 OURS = "brio"
 NOT_IN_PAPER = "Linear"
 LONG = 40
+WITHOUT_KEY = (
+    "Three choices have no key: a subject counts as class 1 above a probability of one half "
+    "(brio_core/evaluation.py); the validation sites of a fold are the next two on a ring of sites "
+    "that split_seed draws (brio_core/splits.py); of the checkpoints the one with the best mean "
+    "AUC over validation sites is kept, the earliest of equals (brio_core/gradient.py)."
+)
 
 
 def read_yaml(path: str | Path) -> dict:
@@ -107,13 +113,16 @@ def settings_tables(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, Table]]:
         "what hangs on them, nothing else."
     )
     tables = []
-    for title, chosen in (("BRIO and all methods", ~others), ("other methods", others)):
+    for title, chosen, notes in (
+        ("BRIO and all methods", ~others, (note, WITHOUT_KEY)),
+        ("other methods", others, (note,)),
+    ):
         table = Table(
             title=f"Open choices: {title}",
             caption=caption,
             columns=("Choice", "Value", "Key", "Remark"),
             rows=tuple(_lines(rows[chosen])),
-            notes=(note,),
+            notes=notes,
             section="settings",
             left=(0, 1, 2, 3),
             folded=bool(chosen.sum() > LONG),

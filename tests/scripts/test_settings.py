@@ -1,12 +1,13 @@
 """The settings page: what the paper does not state, from the YAML files and nowhere else."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
 import yaml
 
-from brio_core.reporting.settings import remarks
+from brio_core.reporting.settings import COLUMNS, remarks, settings_tables
 from tests.scripts.standins import ROOT, run_program, write_run_config
 
 METHODS = ROOT / "config" / "methods"
@@ -70,3 +71,10 @@ def test_a_missing_file_is_named(tmp_path):
         "--others-prefix", tmp_path / "b",
     )  # fmt: skip
     assert result.returncode == 1 and "none.yaml" in result.stderr
+
+
+def test_choices_without_a_key_are_named_with_their_files():
+    rows = pd.DataFrame([("BRIO", "BRIO", "f", "a", "1", "k", "")], columns=list(COLUMNS))
+    (_, table), _ = settings_tables(rows)
+    files = re.findall(r"brio_core/\w+\.py", " ".join(table.notes))
+    assert len(files) == 3 and all((ROOT / file).is_file() for file in files)
