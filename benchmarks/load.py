@@ -30,6 +30,7 @@ def parse() -> argparse.Namespace:
 ARGUMENTS = parse()
 
 import psutil  # noqa: E402
+import yaml  # noqa: E402
 from common import machine, table  # noqa: E402
 
 
@@ -58,10 +59,12 @@ def _resident(process: psutil.Process) -> int:
 
 def run(folder: Path) -> tuple[float, Watch]:
     """Seconds of the whole run, and what its processes held."""
+    demo = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    many = {**demo, "experiments": ["main"], "seeds": list(range(ARGUMENTS.seeds))}
+    (folder / "many.yaml").write_text(yaml.safe_dump(many))
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
-    seeds = ",".join(map(str, range(ARGUMENTS.seeds)))
     command += ["main", "--directory", str(folder), "--cores", str(ARGUMENTS.cores), "--quiet"]
-    command += ["--config", f"seeds=[{seeds}]", "experiments=[main]"]
+    command += ["--configfile", str(folder / "many.yaml")]
     begun = time.perf_counter()
     with open(folder / "log", "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
