@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from brio_core.errors import BrioError
+from brio_core.imaging.regions import known_hemispheres
 
 
 class Unusable(Exception):
@@ -91,10 +92,8 @@ class Source:
 
     def check(self) -> None:
         """Raise if something that all scans need is wrong."""
-        from brio_core.imaging.regions import region_table
-
-        if table := self.dataset["rois"].get("names"):
-            region_table(table, self.dataset["rois"]["expected"])
+        if atlas := self.dataset["rois"].get("hemispheres"):
+            known_hemispheres(atlas, self.dataset["rois"]["expected"])
 
     def scan_path(self, row: dict) -> Path:
         """The scan of one row of :meth:`table`; raises :class:`Unusable` if there can be none."""
@@ -139,11 +138,10 @@ class Source:
         from brio_core.cohort import Rois
 
         expected = self.dataset["rois"]["expected"]
-        if table := self.dataset["rois"].get("names"):
-            from brio_core.imaging.regions import known_rois
-
-            return known_rois(table, expected, names)
-        return Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
+        rois = Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
+        if atlas := self.dataset["rois"].get("hemispheres"):
+            return replace(rois, hemispheres=known_hemispheres(atlas, expected))
+        return rois
 
     @property
     def units(self) -> str:

@@ -1,40 +1,17 @@
-"""Names and hemispheres of the regions of atlases whose series come without them."""
-
-from pathlib import Path
+"""Hemispheres of the regions of atlases whose series come without them."""
 
 from brio_core.errors import BrioError
-from brio_core.imaging.tables import read_table
 
-_FOLDER = Path(__file__).with_name("atlases")
+# AAL alternates left and right; the last eight regions, the vermis, lie between them.
+HEMISPHERES = {"aal116": ("L", "R") * 54 + ("n/a",) * 8}
 
 
-def region_table(atlas: str, expected: int):
-    """Label, name and hemisphere of the regions of an atlas, in the order of labels."""
-    path = _FOLDER / f"{atlas}.tsv"
-    if not path.exists():
-        raise BrioError(f"rois.names is {atlas!r}, but there is no table of its regions")
-    table = read_table(path)
-    if len(table) != expected:
+def known_hemispheres(atlas: str, expected: int) -> tuple[str, ...]:
+    """The hemispheres of an atlas, in the order of its regions."""
+    found = HEMISPHERES[atlas]
+    if len(found) != expected:
         raise BrioError(
-            f"rois.names is {atlas!r}, an atlas of {len(table)} regions, but rois.expected is "
-            f"{expected}; correct one of them"
+            f"rois.hemispheres is {atlas!r}, an atlas of {len(found)} regions, but rois.expected "
+            f"is {expected}; correct one of them"
         )
-    return table
-
-
-def known_rois(atlas: str, expected: int, names: tuple[str, ...] = ()):
-    """The regions of an atlas as they are stored with the series.
-
-    ``names`` are those that the files carry: where these are labels, they must be the atlas's.
-    """
-    from brio_core.cohort import Rois
-
-    table = region_table(atlas, expected)
-    labels, order = tuple(table["index"]), tuple(str(index + 1) for index in range(expected))
-    if names and all(name.isdecimal() for name in names) and names not in (labels, order):
-        raise BrioError(
-            f"the files name their regions {', '.join(names[:3])} and so on, which are not the "
-            f"labels of {atlas!r}; remove rois.names"
-        )
-    unplaced = Rois.named(table["name"])
-    return Rois(unplaced.names, unplaced.centroids, tuple(table["hemisphere"]))
+    return found
