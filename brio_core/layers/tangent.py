@@ -136,7 +136,9 @@ class _Anderson:
             pairs = pairwise([*self._proposals, proposal])
             changes = torch.stack([after - before for before, after in pairs]).flatten(1)
             # Tangent spaces at neighbouring means are taken for one: they differ in second order.
-            fit = torch.linalg.lstsq(changes.T, proposal.flatten()[:, None]).solution[:, 0]
+            # By singular values: lstsq on a CPU starts from a permutation that it never sets, so
+            # the same numbers do not always give the same bytes.
+            fit = torch.linalg.pinv(changes.T) @ proposal.flatten()
             step = proposal - (fit @ (torch.stack(self._steps).flatten(1) + changes)).view_as(step)
             step = (step + step.T) / 2
         self._proposals.append(proposal)

@@ -143,6 +143,15 @@ def test_the_number_of_threads_neither_changes_bytes_nor_is_changed():
     assert torch.equal(alone.whitening, together.whitening)
 
 
+def test_the_same_matrices_always_give_the_same_bytes():
+    covariances = made_up_covariances(40, 8, 0.2)
+    first = tangent_space(covariances)
+    for repeat in range(100):
+        kept = torch.full((7 * repeat + 3,), torch.nan)  # another state of the memory each time
+        again = tangent_space(covariances)
+        assert torch.equal(first.vectors, again.vectors), (repeat, len(kept))
+
+
 def test_log_vectors_run_under_vmap():
     covariances, whitenings = made_up_covariances(6, 5, 0.2), made_up_covariances(3, 5, 0.1, seed=1)
     mapped = torch.func.vmap(log_vectors, in_dims=(None, 0))(covariances, whitenings)
