@@ -10,8 +10,9 @@ import numpy as np
 import torch
 import yaml
 
-from brio_core.cohort import Cohort, Rois, Series
+from brio_core.cohort import Cohort
 from brio_core.connectivity import fisher_z_connectivity
+from brio_core.stores import Rois, Series
 
 METHODS = Path(__file__).resolve().parents[1] / "config" / "methods"
 

@@ -5,12 +5,15 @@ python benchmarks/methods.py --device cuda --epochs 100 \\
     --block-length results/blocklength/abide-cc200/loso.json
 
 The seconds are those of training, as the jobs measure them: with set-up, validation and
-checkpoints, without reading files. Settings are the preset 'common', without early stopping.
+checkpoints, without reading files. Settings are the preset 'common', without early stopping;
+with --search, methods that list settings to choose from train all of them. What is printed is what
+scripts/estimate_hours.py reads.
 """
 
 import argparse
 import os
 import tempfile
+from math import prod
 from pathlib import Path
 
 
@@ -24,6 +27,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--methods", nargs="*", help="default: all")
     parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--search", action="store_true", help="train every setting of a search")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
@@ -34,7 +38,8 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import pandas as pd  # noqa: E402
 import torch  # noqa: E402
-from common import common_settings, machine, table  # noqa: E402
+import yaml  # noqa: E402
+from common import METHODS, common_settings, machine, table  # noqa: E402
 
 from brio_core.cell import run_cell  # noqa: E402
 from brio_core.evaluation import auc  # noqa: E402
@@ -51,9 +56,17 @@ def settings_of(method: str) -> dict:
     return settings
 
 
+def search_of(method: str) -> dict:
+    """What the method lists under search, if it is asked for."""
+    listed = yaml.safe_load((METHODS / f"{method}.yaml").read_text()).get("search", {})
+    return listed if ARGUMENTS.search else {}
+
+
 def measure(method: str) -> tuple:
     """One row of the table."""
-    params = {"method": method, "label": method, "group": "", "settings": settings_of(method)}
+    settings, search = settings_of(method), search_of(method)
+    params = {"method": method, "label": method, "group": "", "settings": settings}
+    params["search"] = search
     with tempfile.TemporaryDirectory() as folder:
         run_cell(
             ARGUMENTS.cohort_dir,
@@ -74,6 +87,8 @@ def measure(method: str) -> tuple:
     validation = pd.Series([fold["validation_auc"] for fold in meta["folds"]])
     return (
         method,
+        prod(map(len, search.values())),
+        settings.get("epochs", ""),
         f"{meta['training_seconds']:.1f}",
         f"{meta['peak_memory_bytes'] / 1e9:.1f}",
         f"{meta['parameters']:,}",
@@ -85,12 +100,22 @@ def measure(method: str) -> tuple:
 
 def main() -> None:
     torch.set_num_threads(ARGUMENTS.threads)
-    print(
-        f"{machine(ARGUMENTS.device)}, {ARGUMENTS.epochs} epochs, seed {ARGUMENTS.seed}\n",
-        flush=True,
-    )
+    split = read_json(ARGUMENTS.split)
+    size = f"{len(split['subjects']):,} subjects, {len(set(split['site']))} sites"
+    about = f"{split['cohort']}: {size}, {split['protocol']}, seed {ARGUMENTS.seed}"
+    print(f"{machine(ARGUMENTS.device)}; {about}\n", flush=True)
     rows = [measure(method) for method in ARGUMENTS.methods or registry.names()]
-    header = ("method", "seconds", "peak GB", "parameters", "AUC", "ACC", "validation AUC")
+    header = (
+        "method",
+        "settings",
+        "epochs",
+        "seconds",
+        "peak GB",
+        "parameters",
+        "AUC",
+        "ACC",
+        "validation AUC",
+    )
     print(table(header, rows))
 
 

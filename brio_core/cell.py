@@ -13,6 +13,7 @@ import torch
 from brio_core import __version__
 from brio_core.cohort import Cohort
 from brio_core.files import read_json, write_json
+from brio_core.inputs import input_checksums
 from brio_core.methods import registry
 from brio_core.methods.base import Method
 from brio_core.problem import Problem, read_folds
@@ -41,6 +42,7 @@ def run_cell(
     checkpoint_seconds: float = 60.0,
     code: str = "",
     compress_models: bool = False,
+    memory_mb: int | None = None,
 ) -> None:
     """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
     started, begun = datetime.now(UTC), time.perf_counter()
@@ -52,7 +54,10 @@ def run_cell(
     split = read_split(split_path)
     block_length = read_json(block_length_path, "split_checksum", "folds")
     folds = read_folds(cohort, split, block_length)
-    problem = Problem(cohort, split, folds, method, settings, variant, seed, chosen)
+    limit = None if memory_mb is None else memory_mb * 10**6
+    problem = Problem(
+        cohort, split, folds, method, settings, variant, seed, chosen, memory_limit=limit
+    )
 
     def checkpoints(problem: Problem) -> Checkpoints:
         mark = fingerprint(problem, split, code)
@@ -79,6 +84,7 @@ def run_cell(
         "seed": seed,
         "settings": params["settings"],
         "split_checksum": split["checksum"],
+        "inputs": input_checksums(cohort_dir, block_length_path),
         "code": code,
         "versions": _versions(),
         "device": _device_name(chosen),

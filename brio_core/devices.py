@@ -18,10 +18,11 @@ def use_free_gpu() -> None:
     """Make a free GPU the current one; wait for one where all are taken.
 
     Only what CUDA_VISIBLE_DEVICES shows is considered. A single GPU needs no lock: there Snakemake
-    runs one job at a time, and a cluster gives every job its own.
+    runs one job at a time, and a cluster gives every job its own. A process that works off several
+    cells keeps the one that it has.
     """
     count = torch.cuda.device_count()
-    if count > 1:
+    if count > 1 and not _held:
         names = [str(torch.cuda.get_device_properties(number).uuid) for number in range(count)]
         torch.cuda.set_device(claim(names, Path(tempfile.gettempdir())))
 

@@ -20,6 +20,9 @@ from brio_core.seeds import derive_seed, numpy_generator
 from brio_core.selection import ValidationAuc
 from brio_core.sources import FeatureStore, Sources
 
+# Validation subjects of one fold that are scored together; few cohorts have more.
+VALIDATED_AT_ONCE = 1024
+
 
 class GradientFit:
     """A group of folds in training: stacked state, optimiser, checkpoint choice per fold."""
@@ -200,8 +203,11 @@ class GradientFit:
         settings, epoch = self.settings, self._epoch
         rows = torch.where(self.sources.site < 0, -1, self.sources.rows)
         self.method.before_selection(self.stack, self.features, rows)
-        logits = self.stack.call("logits", self.features.gather(self._validation.index))
-        self._auc.copy_(self._validation(logits))
+        parts = [
+            self.stack.call("logits", self.features.gather(index))
+            for index in self._validation.index.split(VALIDATED_AT_ONCE, dim=1)
+        ]
+        self._auc.copy_(self._validation(torch.cat(parts, dim=1)))
         better = self.active & (self._auc > self.best_auc) & (epoch >= settings.first_epoch)
         for name, value in self.stack.persistent().items():
             mask = better.view(-1, *([1] * (value.dim() - 1)))

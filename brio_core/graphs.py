@@ -46,7 +46,7 @@ def propagation_support(fc: Tensor, site: Tensor, density: float = 0.20) -> Tens
 
     Parameters
     ----------
-    fc : (N, P, P)
+    fc : (N, P, P), a tensor or a table of which the subjects of one site are taken at a time
     site : (N,)
 
     Returns
@@ -54,10 +54,9 @@ def propagation_support(fc: Tensor, site: Tensor, density: float = 0.20) -> Tens
     bool (P, P)
     """
     n_rois = fc.shape[-1]
-    rows, columns = torch.triu_indices(n_rois, n_rois, 1, device=fc.device)
-    weights = fc[:, rows, columns].abs()
-    per_site = [true_median(weights[site == one], 0) for one in site.unique()]
-    median = fc.new_zeros(n_rois, n_rois)
+    rows, columns = torch.triu_indices(n_rois, n_rois, 1, device=site.device)
+    per_site = [true_median(fc[site == one][:, rows, columns].abs(), 0) for one in site.unique()]
+    median = per_site[0].new_zeros(n_rois, n_rois)
     median[rows, columns] = true_median(torch.stack(per_site), 0)
     return symmetric_top(median + median.T, density)
 

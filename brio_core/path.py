@@ -1,8 +1,9 @@
 """Exact fits along a path of penalties, for methods that need no gradient steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
+from torch import Tensor
 
 from brio_core.methods.base import Features, PathMethod
 from brio_core.problem import Fold, Problem
@@ -11,12 +12,16 @@ from brio_core.results import FoldResult
 from brio_core.selection import ValidationAuc
 from brio_core.threads import one_thread, spread
 
+SUBJECTS_AT_ONCE = 256
+
 
 def fit_paths(problem: Problem, fit: Callable[[Fold], FoldResult]) -> list[FoldResult]:
     """Results of ``fit`` for all folds, several at once where there are threads."""
     # What folds share comes first, so that no two threads compute it. It is many small operations.
     with one_thread():
         _ = problem.shared_features, problem.shared_statistics
+    if any(problem.method.uses_all_threads(len(fold.train)) for fold in problem.folds):
+        return [fit(fold) for fold in problem.folds]
     return spread(fit, problem.folds, problem.device)
 
 
@@ -27,21 +32,26 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
     assert isinstance(module, PathMethod)
     validation = ValidationAuc([fold.validation_groups], problem.label, problem.device)
     features = _features(problem, module, validation.index[0])
+    if not module.representation_is_shared:
+        features = list(features)
     history, best, represented = [], None, None
-    for point in range(module.path_length):
-        module.fit(point)
-        if represented is None or not module.representation_is_shared:
-            represented = module.represent(features)
-        auc = float(validation(module.classify(represented)[None])[0])
-        history.append({"validation_auc": auc})
-        if best is None or auc > best.validation_auc:
-            state = {name: value.clone() for name, value in module.state_dict().items()}
-            best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
+    with one_thread():
+        for point in range(module.path_length):
+            module.fit(point)
+            if represented is None or not module.representation_is_shared:
+                represented = torch.cat([module.represent(part) for part in features])
+            auc = float(validation(module.classify(represented)[None])[0])
+            history.append({"validation_auc": auc})
+            if best is None or auc > best.validation_auc:
+                state = {name: value.clone() for name, value in module.state_dict().items()}
+                best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
     return best
 
 
-def _features(problem: Problem, module: PathMethod, rows: torch.Tensor) -> Features:
+def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterator[Features]:
+    """Features of some subjects, a bounded number of scans at a time."""
     shared = problem.shared_features
-    chosen = problem.inputs if shared is None else shared
-    chosen = {name: rows_of(value, rows) for name, value in chosen.items()}
-    return module.features(chosen) if shared is None else chosen
+    for rows in subjects.split(SUBJECTS_AT_ONCE):
+        tables = problem.inputs if shared is None else shared
+        chosen = {name: rows_of(table, rows) for name, table in tables.items()}
+        yield module.features(chosen) if shared is None else chosen

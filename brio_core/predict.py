@@ -6,25 +6,30 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brio_core.cohort import Series
-from brio_core.connectivity import fisher_z_connectivity, standardise
+from brio_core.cohort import PaddedScans
+from brio_core.connectivity import fisher_z_connectivity
 from brio_core.errors import BrioError
 from brio_core.results import Models, predict_rows
+from brio_core.stores import Series
+
+# Scans that are in memory at a time.
+SCANS_AT_ONCE = 256
 
 
-def scan_inputs(series: Series, needs: Sequence[str], path: Path | str) -> dict[str, torch.Tensor]:
+def scan_inputs(
+    series: Series, rows: np.ndarray, needs: Sequence[str], path: Path | str
+) -> dict[str, torch.Tensor]:
     """Inputs of a method from series alone."""
-    scans = [torch.as_tensor(series.scan(index)).double() for index in range(len(series))]
     made = {}
     if "fc" in needs:
+        scans = (torch.as_tensor(series.scan(row)).double() for row in rows)
         made["fc"] = torch.stack([fisher_z_connectivity(scan).float() for scan in scans])
     if "bold" in needs:
-        padded = torch.nn.utils.rnn.pad_sequence([standardise(scan) for scan in scans], True)
-        made["bold"] = padded.float()
+        made["bold"] = torch.from_numpy(PaddedScans(series)[rows])
     if "frames" in needs:
-        made["frames"] = torch.as_tensor(series.frames)
+        made["frames"] = torch.as_tensor(series.frames[rows])
     if "row" in needs:
-        made["row"] = torch.full((len(series),), -1)
+        made["row"] = torch.full((len(rows),), -1)
     missing = [need for need in needs if need not in made]
     if missing:
         raise BrioError(
@@ -42,8 +47,11 @@ def predict(models: Models, series: Series, path: Path | str = "the series file"
             f"{models.n_rois}; use the same atlas"
         )
     series.require_frames(models.method.min_frames, models.method.name)
-    inputs = scan_inputs(series, models.method.needs, path)
-    rows = np.arange(len(series))
-    return np.stack(
-        [predict_rows(models.module(fold), inputs, rows) for fold in range(len(models.names))]
-    )
+    modules = [models.module(fold) for fold in range(len(models.names))]
+    parts = []
+    for start in range(0, len(series), SCANS_AT_ONCE):
+        rows = np.arange(start, min(start + SCANS_AT_ONCE, len(series)))
+        inputs = scan_inputs(series, rows, models.method.needs, path)
+        every = np.arange(len(rows))
+        parts.append(np.stack([predict_rows(module, inputs, every) for module in modules]))
+    return np.concatenate(parts, axis=1)

@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.cohort import Cohort, TrainView
+from brio_core.cohort import Cohort, TrainRows, TrainView
 from brio_core.errors import BrioError
 from brio_core.methods.base import Features, Method, PathMethod, Settings, initialise
-from brio_core.residence import half_of_free_memory, reside, rows_of
+from brio_core.residence import Table, half_of_free_memory, reside, rows_of
 from brio_core.seeds import derive_seed
 from brio_core.sources import Scans, Sources
+
+# What a method may need of a subject that is too large to be held more than once.
+SCANS = ("fc", "bold")
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,12 @@ class Problem:
         seed: int,
         device: torch.device,
         memory_budget: int | None = None,
+        memory_limit: int | None = None,
     ) -> None:
-        """``memory_budget``: bytes on the device for a table; default half of what is free."""
+        """``memory_budget``: bytes on the device for a table; default half of what is free.
+
+        ``memory_limit``: bytes of the host that the process may have in all.
+        """
         self.cohort = cohort
         self.label = np.asarray(split["label"], np.int64)
         self.folds = list(folds)
@@ -81,33 +88,46 @@ class Problem:
         self.seed = seed
         self.device = device
         self._memory_budget = memory_budget
+        self._memory_limit = memory_limit
 
     @property
     def memory_budget(self) -> int:
         """Bytes that scans, or features cached from them, may take on the device."""
         if self._memory_budget is None:
-            return half_of_free_memory(self.device)
+            return half_of_free_memory(self.device, self._memory_limit)
         return self._memory_budget
 
     @cached_property
-    def inputs(self) -> dict[str, Tensor]:
+    def inputs(self) -> dict[str, Table]:
         """What the method needs of every subject, on the device once per cell if it fits."""
         self.cohort.series.require_frames(self.method.min_frames, self.method.name)
-        arrays = {
-            "fc": lambda: self.cohort.fc,
-            "bold": lambda: self.cohort.padded_bold,
-            "frames": lambda: self.cohort.series.frames,
-            "covariates": lambda: self.cohort.covariates,
-            "row": lambda: np.arange(len(self.cohort.subjects)),
+        small = {
+            "frames": self.cohort.series.frames,
+            "covariates": self.cohort.covariates,
+            "row": np.arange(len(self.cohort.subjects)),
         }
-        budget = self.memory_budget
-        return {need: reside(arrays[need](), self.device, budget) for need in self.method.needs}
+        return {
+            need: self._scan_table(need)
+            if need in SCANS
+            else torch.as_tensor(small[need], device=self.device)
+            for need in self.method.needs
+        }
+
+    def _scan_table(self, need: str) -> Table:
+        if need == "bold":
+            return self.scans.bold
+        return reside(self.cohort.fc, self.device, self._scan_budget)
+
+    @property
+    def _scan_budget(self) -> int:
+        # A path method reads every scan a few times only: its file will do.
+        return 0 if self.fits_paths else self.memory_budget
 
     @cached_property
     def scans(self) -> Scans:
-        """Series on the device, for methods that re-estimate FC."""
+        """Series, for methods that read them or re-estimate FC."""
         seed = 0 if self.fits_paths else self.seed
-        return Scans(self.cohort, self.device, seed, self.memory_budget)
+        return Scans(self.cohort, self.device, seed, self._scan_budget)
 
     @property
     def fits_paths(self) -> bool:
@@ -116,18 +136,28 @@ class Problem:
 
     @cached_property
     def shared_features(self) -> Features | None:
-        """Features of every subject, once for all folds, of a path method that allows it."""
+        """Features of every subject, once for all folds, of a path method, if memory allows it."""
         if not (self.fits_paths and self.method.features_are_shared):
             return None
         n_rois, n_sites = self.cohort.fc.shape[-1], self.n_sites(self.folds[0])
         module = self.method(self.settings, n_rois, n_sites).to(self.device)
         everybody = torch.arange(len(self.cohort.subjects), device=self.device)
+        kept: Features = {}
         with torch.no_grad():
-            parts = [
-                module.features({name: rows_of(value, rows) for name, value in self.inputs.items()})
-                for rows in everybody.split(32)
-            ]
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            for rows in everybody.split(32):
+                taken = {name: rows_of(value, rows) for name, value in self.inputs.items()}
+                part = module.features(taken)
+                if not kept:
+                    size = sum(value[0].nbytes for value in part.values()) * len(everybody)
+                    if size > self.memory_budget:
+                        return None
+                    kept = {
+                        name: value.new_empty(len(everybody), *value.shape[1:])
+                        for name, value in part.items()
+                    }
+                for name, value in part.items():
+                    kept[name][rows] = value
+        return kept
 
     @cached_property
     def shared_statistics(self) -> dict[str, Features]:
@@ -143,25 +173,22 @@ class Problem:
         return (self.cohort.name, fold.name, self.variant, self.seed, purpose)
 
     def view(self, fold: Fold) -> TrainView:
-        """The training subjects of a fold, copied."""
+        """The training subjects of a fold."""
         names, site = np.unique(self.cohort.site[fold.train], return_inverse=True)
-        # Scans that do not fit on the device do not fit there as a view either.
-        resident = all(value.device.type == self.device.type for value in self.inputs.values())
-        home = self.device if resident else torch.device("cpu")
-        rows = torch.as_tensor(fold.train, device=home)
-
-        def take(values: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {name: rows_of(value, rows) for name, value in values.items()}
-
+        rows = torch.as_tensor(fold.train, device=self.device)
         if self.shared_features is None:
-            inputs = take(self.inputs)
+            taken = {
+                name: TrainRows(table, rows) if name in SCANS else table[rows]
+                for name, table in self.inputs.items()
+            }
         else:
-            inputs = {"features": take(self.shared_features)}
+            features = self.shared_features.items()
+            taken = {"features": {name: TrainRows(table, rows) for name, table in features}}
         return TrainView(
-            **inputs,
+            **taken,
             shared=self.shared_statistics.get(fold.name, {}),
-            site=torch.as_tensor(site, device=home),
-            label=torch.as_tensor(self.label[fold.train], device=home),
+            site=torch.as_tensor(site, device=self.device),
+            label=torch.as_tensor(self.label[fold.train], device=self.device),
             n_sites=len(names),
             n_rois=self.cohort.fc.shape[-1],
             rois=self.cohort.series.rois,

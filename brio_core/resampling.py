@@ -49,11 +49,13 @@ def balanced_subset(
     """Indices of a random subset with as equal numbers per site and class as they allow."""
     cell = torch.stack([site, label], 1).unique(dim=0, return_inverse=True)[1]
     order = torch.randperm(len(cell), generator=generator)
-    same = cell[order][:, None] == cell[order]
-    rank = (same & torch.ones_like(same).tril(-1)).sum(1)
+    # How many of its cell come before a subject.
+    cells, by_cell = cell[order].sort(stable=True)
+    count = torch.bincount(cells)
+    rank = torch.empty_like(order)
+    rank[by_cell] = torch.arange(len(cell)) - (count.cumsum(0) - count)[cells]
     # One more per cell and round, as long as a whole round fits.
-    rounds = (rank[:, None] <= torch.arange(len(cell))).sum(0)
-    fitting = int((rounds <= at_most).sum())
+    fitting = int((torch.bincount(rank).cumsum(0) <= at_most).sum())
     chosen = order[rank < max(1, fitting)][:at_most]
     return chosen.sort().values
 

@@ -1,10 +1,12 @@
-"""Where tables with one row per subject live: on the device if they fit, else on the host.
+"""Where tables with one row per subject live: on the device if they fit, else on the host or disk.
 
 A GPU reads pinned host memory by itself, so what does not fit is streamed, also from within a
-captured CUDA graph: slower, the same numbers.
+captured CUDA graph. On a CPU what does not fit is read from its file. Slower, the same numbers.
 """
 
 import os
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,24 +14,73 @@ from torch import Tensor
 
 from brio_core import kernels
 
+# Rows that are read at a time when a table moves to where it lives.
+ROWS_AT_ONCE = 64
 
-def half_of_free_memory(device: torch.device) -> int:
-    """Bytes that may be taken for what only saves time."""
+
+class RowTable(Protocol):
+    """A table that reads the rows it is asked for."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    nbytes: int
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray: ...
+
+
+Table = Tensor | RowTable
+
+
+def half_of_free_memory(device: torch.device, limit: int | None = None) -> int:
+    """Bytes that may be taken for what only saves time.
+
+    On a CPU, ``limit`` is what the process may have in all, such as the memory of its job.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info()[0] // 2
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    # Only Linux states what is free; elsewhere half of what the machine has stands for it.
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = _stated("/proc/meminfo", "MemAvailable") or total // 2
+    if limit is not None:
+        free = min(free, limit - _stated("/proc/self/status", "VmRSS"))
+    return max(0, free) // 2
 
 
-def reside(array: np.ndarray, device: torch.device, budget: int) -> Tensor:
-    """A table as a tensor on the device, or in pinned host memory if it exceeds ``budget``."""
-    table = torch.as_tensor(array)
-    if device.type == "cuda" and table.nbytes > budget:
-        return table.contiguous().pin_memory()
-    return table.to(device)
+def _stated(path: str, key: str) -> int:
+    """Bytes that the system states under a key, 0 where it states none."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return 0
+    found = [line.split() for line in lines if line.startswith(f"{key}:")]
+    return 1024 * int(found[0][1]) if found else 0
 
 
-def rows_of(table: Tensor, index: Tensor) -> Tensor:
+def reside(table: np.ndarray | RowTable, device: torch.device, budget: int) -> Table:
+    """A table on the device, or if it exceeds ``budget`` in pinned host memory or left as it is."""
+    if isinstance(table, np.ndarray):
+        tensor = torch.as_tensor(table)
+        if device.type == "cuda" and tensor.nbytes > budget:
+            return tensor.contiguous().pin_memory()
+        return tensor.to(device)
+    fits = table.nbytes <= budget
+    if device.type == "cpu" and not fits:
+        return table
+    kind = torch.from_numpy(np.empty(0, table.dtype)).dtype
+    if fits:
+        home = torch.empty(table.shape, dtype=kind, device=device)
+    else:
+        home = torch.empty(table.shape, dtype=kind, pin_memory=True)
+    for rows in np.array_split(np.arange(len(home)), -(-len(home) // ROWS_AT_ONCE)):
+        home[rows[0] : rows[-1] + 1] = torch.from_numpy(table[rows])
+    return home
+
+
+def rows_of(table: Table, index: Tensor) -> Tensor:
     """``table[index]`` on the device of the index, wherever the table lives."""
+    if not isinstance(table, Tensor):
+        rows = torch.from_numpy(table[index.flatten().cpu().numpy()])
+        return rows.unflatten(0, index.shape).to(index.device)
     if table.device == index.device:
         return table[index]
     if kernels.at_hand(index) and table.is_pinned():

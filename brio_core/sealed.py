@@ -58,6 +58,15 @@ def check(path: str | Path) -> None:
     raise BrioError(f"{path} {what}; delete it and run the workflow again")
 
 
+def checksum(path: str | Path) -> str:
+    """The checksum of a file, from its seal where it has one."""
+    with open(path, "rb") as stream:
+        words = stream.read(_BLOCK).split(b"\n")[0].split()
+    if len(words) == 3 and words[0] == _MARK:
+        return words[2].decode()
+    return _measure(path)[1]
+
+
 def _measure(path: str | Path) -> tuple[int, str]:
     with open(path, "rb") as stream:
         stream.seek(_BLOCK)

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+Run = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+
 
 @contextmanager
 def one_thread() -> Iterator[None]:
@@ -23,11 +25,22 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+@contextmanager
+def workers(device: torch.device) -> Iterator[Run]:
+    """``run(function, items)`` is ``[function(item) for item in items]``.
+
+    On a CPU it works on as many items at once as torch has threads; torch itself uses one.
+    """
+    count = torch.get_num_threads() if device.type == "cpu" else 1
+    with one_thread():
+        if count == 1:
+            yield lambda function, items: [function(item) for item in items]
+            return
+        with ThreadPoolExecutor(count) as pool:
+            yield lambda function, items: list(pool.map(function, items))
+
+
 def spread(function: Callable[[Any], Any], items: Sequence[Any], device: torch.device) -> list[Any]:
     """``[function(item) for item in items]``, on a CPU as many at once as torch has threads."""
-    workers = torch.get_num_threads() if device.type == "cpu" else 1
-    with one_thread():
-        if workers == 1:
-            return [function(item) for item in items]
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(function, items))
+    with workers(device) as run:
+        return run(function, items)

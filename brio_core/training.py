@@ -97,7 +97,7 @@ def fingerprint(problem: Problem, split: dict, code: str) -> str:
         "device": problem.device.type,
         "torch": torch.__version__,
         "code": code,
-        "fc": hashlib.sha256(problem.cohort.fc.tobytes()).hexdigest(),
+        "fc": problem.cohort.checksum,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -22,12 +22,13 @@ def main() -> None:
     from importlib.metadata import version
 
     from brio_core import __version__
-    from brio_core.cohort import PARTICIPANT_COLUMNS, write_series
+    from brio_core.cohort import PARTICIPANT_COLUMNS
     from brio_core.imaging import inclusion
     from brio_core.imaging.candidates import read_candidates
     from brio_core.imaging.parts import Parts, sources_checksum
     from brio_core.imaging.sources import open_source
     from brio_core.imaging.tables import refuse_formula, write_table
+    from brio_core.stores import write_series
 
     dataset = arguments.dataset
     cohort = dataset["cohort"]

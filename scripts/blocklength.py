@@ -24,12 +24,13 @@ def main() -> None:
     import numpy as np
     import pandas as pd
 
-    from brio_core.cohort import read_participants, read_series
+    from brio_core.cohort import read_participants
     from brio_core.errors import BrioError
     from brio_core.files import write_json
     from brio_core.randomness import torch_generator
     from brio_core.resampling import estimate_block_length, round_half_up
     from brio_core.splits import read_split
+    from brio_core.stores import read_series
 
     series = read_series(arguments.series)
     table = read_participants(arguments.participants)
@@ -47,7 +48,7 @@ def main() -> None:
     for fold in split["folds"]:
         train = np.asarray(fold["train"])
         estimate = estimate_block_length(
-            [series.scan(index) for index in train],
+            series.scans(train),
             site[train],
             label[train],
             **arguments.settings,

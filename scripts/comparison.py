@@ -1,25 +1,11 @@
 """Each method against BRIO: intervals and signed-rank tests over sites, spread by sampling."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import experiment_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
-    parser.add_argument("--sites", nargs="+", required=True, metavar="CSV")
-    parser.add_argument(
-        "--experiment", type=cli.json_argument, required=True, help="JSON with title and caption"
-    )
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument(
-        "--planned", type=cli.json_argument, help="JSON: settings and variants that belong there"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
-    arguments = parser.parse_args()
+    arguments = experiment_options(__doc__, "summaries", "sites", planned=False).parse_args()
 
     from brio_core.reporting.comparison import comparison_rows, comparison_table, read_sites
     from brio_core.reporting.results import read_summaries
@@ -31,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

@@ -20,8 +20,8 @@ def main() -> None:
     import numpy as np
 
     from brio_core import __version__
-    from brio_core.cohort import read_series, write_fc
     from brio_core.connectivity import fisher_z_connectivity
+    from brio_core.stores import read_series, write_fc
 
     series = read_series(arguments.series)
     scans = (series.scan(index).astype(np.float64) for index in range(len(series)))

@@ -1,26 +1,17 @@
 """Statistics of the cohorts beside those of the paper's table of datasets."""
 
-import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import experiment_options
 
 PAPER = Path(__file__).resolve().parents[1] / "config" / "paper"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inclusion", nargs="+", required=True, metavar="TSV")
-    parser.add_argument("--participants", nargs="+", required=True, metavar="TSV")
+    parser = experiment_options(__doc__, "inclusion", "participants")
     parser.add_argument("--block-lengths", nargs="*", default=[], metavar="JSON")
     parser.add_argument("--paper", default=PAPER, metavar="DIR", help="the paper's tables")
-    parser.add_argument(
-        "--experiment", type=cli.json_argument, required=True, help="JSON with title and caption"
-    )
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
     arguments = parser.parse_args()
 
     from brio_core.reporting.cohorts import read_cohorts
@@ -35,4 +26,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

@@ -1,12 +1,13 @@
 """All diagnostics of the trained cells of one cohort and protocol."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from brio_core.cli import json_argument, run
 
 
-def parse() -> argparse.Namespace:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
@@ -21,11 +22,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out-dir", type=Path, required=True, help="one CSV file per diagnostic")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
-    return parser.parse_args()
+    parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    arguments = parse()
+def main(words: Sequence[str] | None = None) -> None:
+    arguments = parse(words)
     import torch
 
     torch.set_num_threads(arguments.threads)
@@ -40,6 +42,7 @@ def main() -> None:
         arguments.settings,
         choose_device(arguments.device, allow_cpu=True),
         arguments.out_dir,
+        arguments.code,
     )
 
 

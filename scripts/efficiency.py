@@ -1,28 +1,16 @@
 """What training took per method, measured by the training jobs, beside the paper's figures."""
 
-import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import experiment_options
 
 PAPER = Path(__file__).resolve().parents[1] / "config" / "paper" / "table_efficiency.csv"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
+    parser = experiment_options(__doc__, "summaries", planned=True)
     parser.add_argument("--paper", default=PAPER, metavar="CSV", help="the paper's figures")
-    parser.add_argument(
-        "--experiment", type=cli.json_argument, required=True, help="JSON with title and caption"
-    )
-    parser.add_argument(
-        "--planned", type=cli.json_argument, required=True,
-        help="JSON: settings and variants that belong there",
-    )  # fmt: skip
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
     arguments = parser.parse_args()
 
     from brio_core.reporting.efficiency import efficiency_rows, efficiency_table
@@ -36,4 +24,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

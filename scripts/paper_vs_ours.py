@@ -1,24 +1,19 @@
 """Each number of the paper beside ours, with difference, interval and a mark where they part."""
 
-import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import table_options
 
 PAPER = Path(__file__).resolve().parents[1] / "config" / "paper"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = table_options(__doc__, "summaries")
     parser.add_argument("--paper", default=PAPER, metavar="DIR", help="the paper's tables")
-    parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
     parser.add_argument("--block-lengths", nargs="*", default=[], metavar="JSON")
     parser.add_argument("--inclusion", nargs="*", default=[], metavar="TSV")
     parser.add_argument("--participants", nargs="*", default=[], metavar="TSV")
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
     arguments = parser.parse_args()
 
     from brio_core.files import write_text
@@ -39,4 +34,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

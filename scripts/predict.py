@@ -16,9 +16,9 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    from brio_core.cohort import read_series
     from brio_core.predict import predict
     from brio_core.results import read_models, write_records
+    from brio_core.stores import read_series
 
     models, series = read_models(arguments.models), read_series(arguments.series)
     logits = predict(models, series, arguments.series)

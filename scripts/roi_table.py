@@ -1,24 +1,11 @@
 """The regions that the qualified factors of BRIO pool from."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import experiment_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--diagnostics", nargs="+", required=True, metavar="DIR")
-    parser.add_argument(
-        "--experiment", type=cli.json_argument, required=True, help="JSON with title and caption"
-    )
-    parser.add_argument(
-        "--planned", type=cli.json_argument, required=True, help="JSON: settings that belong there"
-    )
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
-    arguments = parser.parse_args()
+    arguments = experiment_options(__doc__, "diagnostics", planned=True).parse_args()
 
     from brio_core.reporting.diagnostics import read_diagnostics
     from brio_core.reporting.roi_profiles import profile_rows, profile_table
@@ -30,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

@@ -1,24 +1,11 @@
 """The long table of scores by site, and the means of sensitivity, specificity and calibration."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import experiment_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sites", nargs="+", required=True, metavar="CSV")
-    parser.add_argument(
-        "--experiment", type=cli.json_argument, required=True, help="JSON with title and caption"
-    )
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument(
-        "--planned", type=cli.json_argument, help="JSON: settings and variants that belong there"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
-    arguments = parser.parse_args()
+    arguments = experiment_options(__doc__, "sites", planned=False).parse_args()
 
     from brio_core.reporting.comparison import read_sites
     from brio_core.reporting.site_scores import site_scores_table
@@ -30,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

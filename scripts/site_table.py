@@ -1,21 +1,11 @@
 """Age, sex, motion, scan length and connectivity per site and class, before any training."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import experiment_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--profiles", nargs="+", required=True, metavar="TSV")
-    parser.add_argument(
-        "--experiment", type=cli.json_argument, required=True, help="JSON with title and caption"
-    )
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .csv .md .tex .json")
-    arguments = parser.parse_args()
+    arguments = experiment_options(__doc__, "profiles").parse_args()
 
     from brio_core.reporting.site_profiles import profile_rows, profile_table, read_profiles
     from brio_core.reporting.writing import write_table
@@ -27,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

@@ -2,12 +2,13 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from brio_core.cli import json_argument, run
 
 
-def parse() -> argparse.Namespace:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
@@ -19,15 +20,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--allow-cpu", action="store_true", help="use the CPU if there is no GPU")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--memory-mb", type=int, help="of the host, for all; what does not fit is read from files"
+    )
     parser.add_argument("--group-size", type=int, help="folds trained together (default: all)")
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    arguments = parse()
+def main(words: Sequence[str] | None = None) -> None:
+    arguments = parse(words)
     # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
@@ -49,6 +53,7 @@ def main() -> None:
         checkpoint_seconds=arguments.checkpoint_seconds,
         code=arguments.code,
         compress_models=arguments.compress_models,
+        memory_mb=arguments.memory_mb,
     )
 
 

@@ -7,11 +7,13 @@ import pandas as pd
 import torch
 import yaml
 
-from brio_core.cohort import Cohort, Rois, Series
+from brio_core.cohort import Cohort
 from brio_core.connectivity import fisher_z_connectivity
 from brio_core.methods import registry
 from brio_core.problem import Problem, read_folds
+from brio_core.residence import rows_of
 from brio_core.splits import make_split
+from brio_core.stores import Rois, Series
 
 METHODS = Path(__file__).parents[1] / "config" / "methods"
 # Applied to the common preset of any method that has the setting: enough to go through every
@@ -75,6 +77,12 @@ def make_cohort(
     fc = np.stack([fisher_z_connectivity(scan) for scan in scans]).astype(np.float32)
     covariates = generator.standard_normal((len(table), 3)).astype(np.float32)
     return Cohort("toy", series.subjects, table["site"].to_numpy(), fc, series, covariates), table
+
+
+def inputs_of(problem: Problem, rows=None) -> dict[str, torch.Tensor]:
+    """What the method needs of some subjects, or of all."""
+    rows = torch.as_tensor(range(len(problem.cohort.subjects)) if rows is None else rows)
+    return {name: rows_of(table, rows) for name, table in problem.inputs.items()}
 
 
 def make_problem(

@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brio_core.cohort import Cohort, Rois
+from brio_core.cohort import Cohort
 from brio_core.diagnostics.cell import FoldData, Records, diagnose_fold
 from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.errors import BrioError
 from brio_core.evaluation import auc
 from brio_core.files import read_json, write_json
+from brio_core.inputs import input_checksums
 from brio_core.problem import Problem, read_folds
 from brio_core.results import read_models, write_records
 from brio_core.sources import Scans
 from brio_core.splits import read_split
+from brio_core.stores import Rois
 
 
 def diagnose_cohort(
@@ -28,8 +30,12 @@ def diagnose_cohort(
     settings: dict,
     device: torch.device,
     out_dir: Path,
+    code: str = "",
 ) -> None:
-    """Write one CSV file per diagnostic for all cells, and what is known about their variants."""
+    """Write one CSV file per diagnostic for all cells, and what is known about their variants.
+
+    Like that of a cell, meta.json says what they were made of.
+    """
     cohort, split = Cohort.load(cohort_dir), read_split(split_path)
     block_length = read_json(block_length_path, "split_checksum", "folds")
     folds = read_folds(cohort, split, block_length)
@@ -64,8 +70,15 @@ def diagnose_cohort(
     for name, records in tables.items():
         if records:
             write_records(out_dir / f"{name}.csv", records)
-    write_records(out_dir / "rois.csv", _roi_records(cohort.series.rois))
+    write_records(out_dir / "rois.csv", roi_records(cohort.series.rois))
     write_json(out_dir / "variants.json", variants)
+    meta = {
+        "settings": settings,
+        "split_checksum": split["checksum"],
+        "inputs": input_checksums(cohort_dir, block_length_path),
+        "code": code,
+    }
+    write_json(out_dir / "meta.json", meta)
 
 
 def stored_auc(path: Path) -> dict[str, float]:
@@ -78,7 +91,8 @@ def stored_auc(path: Path) -> dict[str, float]:
     return {fold: auc(*np.array(pairs).T) for fold, pairs in rows.items()}
 
 
-def _roi_records(rois: Rois) -> Records:
+def roi_records(rois: Rois) -> Records:
+    """The rows of rois.csv."""
     return [
         {"roi": index, "name": name, **dict(zip("xyz", map(float, centroid))), "hemisphere": side}
         for index, (name, centroid, side) in enumerate(

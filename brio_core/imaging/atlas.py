@@ -8,7 +8,8 @@ import nibabel
 import numpy as np
 
 from brio_core.errors import BrioError
-from brio_core.imaging.tables import MISSING, read_table
+from brio_core.imaging.labels import read_labels
+from brio_core.imaging.regions import Regions, shown, sides
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class Atlas:
     names: tuple[str, ...]
     centroids: np.ndarray
     hemispheres: tuple[str, ...]
+
+    @property
+    def regions(self) -> Regions:
+        """What is known about the regions, by their labels."""
+        return Regions(self.path, self.names, self.labels, self.centroids, self.hemispheres)
 
     @property
     def checksum(self) -> str:
@@ -50,17 +56,23 @@ def read_atlas(image_path: Path, names_path: Path | None, expected: int) -> Atla
     """Read an atlas and check that image, names and the expected number of ROIs agree."""
     image, labels = _load(image_path)
     if names_path is None:
-        names, centroids, hemispheres = _named(labels, {}), None, None
-    else:
-        names, centroids, hemispheres = _read_names(image_path, names_path, labels)
-    return _atlas(image_path, image, labels, names, expected, centroids, hemispheres)
+        return _atlas(image_path, image, labels, _named(labels, {}), expected)
+    named = read_labels(names_path)
+    if named.codes is None:
+        raise BrioError(
+            f"{names_path} has no column 'index' (or 'code', or 'value'); beside an atlas image, "
+            "names need the numbers that they have in it"
+        )
+    _check_same(image_path, names_path, labels, named.codes)
+    parts = (named.names, expected, named.centroids, named.hemispheres)
+    return _atlas(image_path, image, labels, *parts)
 
 
-def fetch_atlas(setting: dict, cache: Path, expected: int) -> Atlas:
+def fetch_atlas(setting: dict, cache: Path, expected: int, key: str = "source.atlas") -> Atlas:
     """An atlas of labels by nilearn's ``fetch_atlas_<name>``, from ``cache`` if it is there.
 
     ``setting`` holds ``fetch`` (the name), ``options`` of the fetcher, and ``volume``, which
-    chooses one of several parcellations in a 4D file, counted from 0.
+    chooses one of several parcellations in a 4D file, counted from 0. Errors call it ``key``.
     """
     from nilearn import datasets
 
@@ -72,20 +84,20 @@ def fetch_atlas(setting: dict, cache: Path, expected: int) -> Atlas:
     try:
         found = fetcher(data_dir=str(cache), verbose=0, **options)
     except (TypeError, ValueError) as error:
-        raise BrioError(f"source.atlas.options do not suit atlas {name!r}: {error}") from None
+        raise BrioError(f"{key}.options do not suit atlas {name!r}: {error}") from None
     except OSError as error:
         raise BrioError(
             f"atlas {name!r} could not be downloaded into {cache} ({error}); connect to the "
-            "network once, or name a label image under source.atlas.image"
+            "network once, or name a label image of your own in its place"
         ) from None
     table = found.get("lut")
     known = dict(zip(table["index"].astype(int), table["name"])) if table is not None else {}
     maps = found.maps if isinstance(found.maps, nibabel.Nifti1Image) else Path(found.maps)
-    image, labels = _load(maps, setting.get("volume"), name)
+    image, labels = _load(maps, setting.get("volume"), name, key)
     return _atlas(Path(name), image, labels, _named(labels, known), expected)
 
 
-def _load(source, volume: int | None = None, name: str = "") -> tuple:
+def _load(source, volume: int | None = None, name: str = "", key: str = "source.atlas") -> tuple:
     shown_as = source if isinstance(source, Path) else f"of {name}"
     try:
         image = nibabel.load(source) if isinstance(source, Path) else source
@@ -94,7 +106,7 @@ def _load(source, volume: int | None = None, name: str = "") -> tuple:
         if image.ndim != 3:
             raise BrioError(
                 f"atlas image {shown_as} has {image.ndim} dimensions instead of 3; "
-                "save one volume of labels, or choose one with source.atlas.volume"
+                f"save one volume of labels, or choose one with {key}.volume"
             )
         return image, _labels_of(image)
     except (
@@ -112,7 +124,7 @@ def _atlas(path, image, labels, names, expected, centroids=None, hemispheres=Non
     if centroids is None:
         centroids = _centroids(image, labels)
     if hemispheres is None:
-        hemispheres = tuple({"_L": "L", "_R": "R"}.get(name[-2:], MISSING) for name in names)
+        hemispheres = sides(names, centroids)
     return Atlas(path, image, labels, names, centroids, hemispheres)
 
 
@@ -137,35 +149,7 @@ def _labels_of(image: nibabel.Nifti1Image) -> np.ndarray:
     return values[values != 0].astype(int)
 
 
-def _read_names(image_path: Path, names_path: Path, labels: np.ndarray):
-    """Names and, where the table has them, centroids and hemispheres."""
-    table = read_table(names_path)
-    for column in ("index", "name"):
-        if column not in table.columns:
-            raise BrioError(
-                f"{names_path} has no column {column!r}; an atlas table needs index and name"
-            )
-    try:
-        table["index"] = table["index"].astype(int)
-    except ValueError as error:
-        raise BrioError(
-            f"column 'index' of {names_path} must hold the whole numbers of the atlas "
-            f"image ({error})"
-        ) from None
-    table = table[table["index"] != 0].sort_values("index")
-    _check_same(image_path, names_path, labels, table["index"].to_numpy())
-    centroids = hemispheres = None
-    if {"x", "y", "z"} <= set(table.columns):
-        text = table[["x", "y", "z"]].replace(MISSING, "nan")
-        centroids = text.to_numpy().astype(np.float32)
-    if "hemisphere" in table.columns:
-        hemispheres = tuple(table["hemisphere"])
-    return tuple(table["name"]), centroids, hemispheres
-
-
 def _check_same(image_path: Path, names_path: Path, labels: np.ndarray, named: np.ndarray) -> None:
-    if len(np.unique(named)) != len(named):
-        raise BrioError(f"{names_path} names one label twice; keep one row per label")
     absent, unnamed = np.setdiff1d(named, labels), np.setdiff1d(labels, named)
     if len(absent):
         raise BrioError(
@@ -177,9 +161,3 @@ def _check_same(image_path: Path, names_path: Path, labels: np.ndarray, named: n
             f"{names_path} does not name the label(s) {shown(unnamed)} of atlas image "
             f"{image_path}; choose the image and table of one atlas"
         )
-
-
-def shown(labels, most: int = 5) -> str:
-    """The first few labels as text."""
-    text = ", ".join(str(label) for label in list(labels)[:most])
-    return text if len(labels) <= most else f"{text} and {len(labels) - most} more"

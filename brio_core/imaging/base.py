@@ -2,12 +2,13 @@
 
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from brio_core.errors import BrioError
-from brio_core.imaging.regions import known_hemispheres
+from brio_core.imaging.regions import Regions, known_hemispheres
 
 
 class Unusable(Exception):
@@ -92,8 +93,66 @@ class Source:
 
     def check(self) -> None:
         """Raise if something that all scans need is wrong."""
-        if atlas := self.dataset["rois"].get("hemispheres"):
-            known_hemispheres(atlas, self.dataset["rois"]["expected"])
+        _ = self.regions, self._hemispheres
+
+    @property
+    def atlas_setting(self) -> tuple[dict, str] | None:
+        """Which atlas image the dataset names, if any, and the key it stands under."""
+        setting = self.dataset["rois"]
+        if "atlas" in setting:
+            if "image" in setting or "labels" in setting:
+                raise BrioError(
+                    f"rois of cohort {self.dataset['cohort']} has an atlas that is fetched beside "
+                    "an image or labels; keep one of them"
+                )
+            return setting["atlas"], "rois.atlas"
+        return (setting, "rois") if "image" in setting else None
+
+    @cached_property
+    def atlas(self):
+        """The image of :attr:`atlas_setting`, with its names."""
+        if self.atlas_setting is None:
+            return None
+        from brio_core.imaging.atlas import fetch_atlas, read_atlas
+
+        (setting, key), expected = self.atlas_setting, self.dataset["rois"]["expected"]
+        if "fetch" in setting:
+            return fetch_atlas(setting, self.data_dir / "atlases", expected, key)
+        names = next((name for name in ("names", "labels") if name in setting), None)
+        image = self._file_of_atlas(setting["image"], f"{key}.image")
+        named = names and self._file_of_atlas(setting[names], f"{key}.{names}")
+        return read_atlas(image, named, expected)
+
+    def _file_of_atlas(self, name: str, key: str) -> Path:
+        path = self.inside(self.root, name, key)
+        if not path.is_file():
+            raise BrioError(
+                f"{path} does not exist, which {key} of cohort {self.dataset['cohort']} names; put "
+                "the file of the atlas there, or correct the key"
+            )
+        return path
+
+    @cached_property
+    def regions(self) -> Regions | None:
+        """What the dataset tells about the regions beside their number."""
+        setting = self.dataset["rois"]
+        if self.atlas is not None:
+            return self.atlas.regions
+        if "labels" not in setting:
+            return None
+        from brio_core.imaging.labels import read_labels
+
+        found = read_labels(self._file_of_atlas(setting["labels"], "rois.labels"))
+        found.require(setting["expected"])
+        return found
+
+    @property
+    def _hemispheres(self) -> tuple[str, ...] | None:
+        """Those of ``rois.hemispheres``."""
+        setting = self.dataset["rois"]
+        if "hemispheres" not in setting:
+            return None
+        return known_hemispheres(setting["hemispheres"], setting["expected"])
 
     def scan_path(self, row: dict) -> Path:
         """The scan of one row of :meth:`table`; raises :class:`Unusable` if there can be none."""
@@ -135,12 +194,15 @@ class Source:
 
     def rois(self, names: tuple[str, ...]):
         """The regions of the series, given the names that the scans themselves carry."""
-        from brio_core.cohort import Rois
+        from brio_core.stores import Rois
 
-        expected = self.dataset["rois"]["expected"]
-        rois = Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
-        if atlas := self.dataset["rois"].get("hemispheres"):
-            return replace(rois, hemispheres=known_hemispheres(atlas, expected))
+        if self.regions is None:
+            expected = self.dataset["rois"]["expected"]
+            rois = Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
+        else:
+            rois = self.regions.of_series(names).rois()
+        if self._hemispheres and not {"L", "R"} & set(rois.hemispheres):
+            return replace(rois, hemispheres=self._hemispheres)
         return rois
 
     @property
@@ -150,7 +212,7 @@ class Source:
 
     def provenance(self) -> dict:
         """What the series depend on beside the dataset's settings."""
-        return {}
+        return {} if self.atlas is None else {"atlas_sha256": self.atlas.checksum}
 
     def need(self, path: Path) -> Path:
         """``path`` if it exists, else an error that says how to get the cohort's data."""

@@ -7,29 +7,21 @@ from functools import cached_property
 from pathlib import Path
 
 from brio_core.errors import BrioError
-from brio_core.imaging.base import Scan, Source, Unusable
+from brio_core.imaging.base import Scan, Unusable
 from brio_core.imaging.bids_files import check_unique, matching
-from brio_core.imaging.joins import joined
-from brio_core.imaging.tables import MISSING, read_table
+from brio_core.imaging.joins import ParticipantsSource
+from brio_core.imaging.tables import MISSING
 
 _IMAGES = (".nii.gz", ".nii")
 _SERIES = (".tsv", ".csv", ".1D", ".txt", ".npy", ".mat", ".h5")
 
 
-class BidsSource(Source):
+class BidsSource(ParticipantsSource):
     """``participants.tsv`` and preprocessed 4D images with their confounds, or ready series.
 
     Of several runs, ``source.run`` takes one by its number; else ``source.runs`` says what is
     done: ``first``, ``longest`` (the first of the longest), or ``join``.
     """
-
-    @property
-    def table_path(self) -> Path:
-        name = self.settings.get("participants", "participants.tsv")
-        return self.need(self.inside(self.root, name, "source.participants"))
-
-    def table(self):
-        return joined(self, read_table(self.table_path))
 
     def check(self) -> None:
         confounds = self.settings.get("confounds") or {}
@@ -38,10 +30,7 @@ class BidsSource(Source):
                 f"source.confounds of cohort {self.dataset['cohort']} has strategy and "
                 "denoise_strategy; keep one of them"
             )
-        if self._has_images:
-            _ = self.atlas
-        else:
-            super().check()
+        super().check()
 
     @property
     def _has_images(self) -> bool:
@@ -124,18 +113,17 @@ class BidsSource(Source):
             return None if math.isnan(mean) else mean
         return None
 
-    @cached_property
-    def atlas(self):
-        from brio_core.imaging.atlas import fetch_atlas, read_atlas
-
-        setting, expected = self.settings["atlas"], self.dataset["rois"]["expected"]
-        if "fetch" in setting:
-            return fetch_atlas(setting, self.data_dir / "atlases", expected)
-        image = self.need(self.inside(self.root, setting["image"], "source.atlas.image"))
-        names = setting.get("names")
-        if names is not None:
-            names = self.need(self.inside(self.root, names, "source.atlas.names"))
-        return read_atlas(image, names, expected)
+    @property
+    def atlas_setting(self) -> tuple[dict, str] | None:
+        if not self._has_images:
+            return super().atlas_setting
+        for key in ("labels", "image", "atlas"):
+            if key in self.dataset["rois"]:
+                raise BrioError(
+                    f"rois.{key} of cohort {self.dataset['cohort']} is of no use, because "
+                    "source.atlas names the regions of images; remove it"
+                )
+        return self.settings["atlas"], "source.atlas"
 
     @cached_property
     def _extractor(self):
@@ -157,13 +145,6 @@ class BidsSource(Source):
 
         return series_scan(path, self.settings.get("variable"))
 
-    def rois(self, names: tuple[str, ...]):
-        from brio_core.cohort import Rois
-
-        if not self._has_images:
-            return super().rois(names)
-        return Rois(self.atlas.names, self.atlas.centroids, self.atlas.hemispheres)
-
     @property
     def units(self) -> str:
         standardised = str((self.settings.get("cleaning") or {}).get("standardize"))
@@ -177,5 +158,5 @@ class BidsSource(Source):
         from importlib.metadata import version
 
         if not self._has_images:
-            return {}
-        return {"atlas_sha256": self.atlas.checksum, "nilearn": version("nilearn")}
+            return super().provenance()
+        return super().provenance() | {"nilearn": version("nilearn")}

@@ -11,9 +11,10 @@ from nilearn.interfaces.fmriprep import load_confounds, load_confounds_strategy
 from nilearn.maskers import NiftiLabelsMasker
 from nilearn.signal import clean
 
-from brio_core.imaging.atlas import Atlas, shown
+from brio_core.imaging.atlas import Atlas
 from brio_core.imaging.base import AtlasMisfit, Scan, Unusable, constant_columns
 from brio_core.imaging.inclusion import too_few_frames
+from brio_core.imaging.regions import shown
 from brio_core.imaging.streaming import IMAGE_ERRORS, LabelMeans, can_stream, open_image, unreadable
 
 

@@ -1,10 +1,23 @@
 """Columns from further tables, joined to the table of subjects."""
 
 import re
+from pathlib import Path
 
 from brio_core.errors import BrioError
 from brio_core.imaging.base import Source
 from brio_core.imaging.tables import MISSING, read_table
+
+
+class ParticipantsSource(Source):
+    """A source whose table the user writes, with columns of further tables."""
+
+    @property
+    def table_path(self) -> Path:
+        name = self.settings.get("participants", "participants.tsv")
+        return self.need(self.inside(self.root, name, "source.participants"))
+
+    def table(self):
+        return joined(self, read_table(self.table_path))
 
 
 def joined(source: Source, table):

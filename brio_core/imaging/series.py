@@ -7,28 +7,20 @@ import numpy as np
 
 from brio_core.errors import BrioError
 from brio_core.imaging.arrays import read_array
-from brio_core.imaging.base import Scan, Source, Unusable, constant_columns, finite_frames
-from brio_core.imaging.joins import joined
-from brio_core.imaging.tables import MISSING, read_table
+from brio_core.imaging.base import Scan, Unusable, constant_columns, finite_frames
+from brio_core.imaging.joins import ParticipantsSource
+from brio_core.imaging.tables import MISSING
 
 _SEPARATORS = {".1D": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
 _ARRAYS = (".npy", ".mat", ".h5")
 
 
-class SeriesSource(Source):
+class SeriesSource(ParticipantsSource):
     """``participants.tsv`` and one file of frames by ROIs per subject.
 
     ``source.pattern`` may use ``{subject}`` and ``{site}``, for example
     ``series/{site}/{subject}.tsv``; ``source.variable`` names the array in .mat and .h5 files.
     """
-
-    @property
-    def table_path(self) -> Path:
-        name = self.settings.get("participants", "participants.tsv")
-        return self.need(self.inside(self.root, name, "source.participants"))
-
-    def table(self):
-        return joined(self, read_table(self.table_path))
 
     def scan_path(self, row: dict) -> Path:
         columns = self.dataset["columns"]

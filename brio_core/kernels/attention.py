@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.mapping import to_front
 from brio_core.kernels.uniform import draw
 
 ROWS = 16
@@ -118,14 +119,6 @@ def _launch(
     )  # fmt: skip
 
 
-def _to_front(info, in_dims, tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """Give every tensor the mapped axis in front."""
-    return [
-        tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-        for tensor, dim in zip(tensors, in_dims)
-    ]
-
-
 class GraphAttention(torch.autograd.Function):
     """Scores (*folds, B, P, H), values (..., P, H, D), mask (..., P, P) and key (*folds)."""
 
@@ -148,7 +141,7 @@ class GraphAttention(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
-        return GraphAttention.apply(*_to_front(info, in_dims, inputs[:-2]), *inputs[-2:]), 0
+        return GraphAttention.apply(*to_front(info, in_dims, inputs[:-2]), *inputs[-2:]), 0
 
 
 class _GraphAttentionBackward(torch.autograd.Function):
@@ -169,7 +162,7 @@ class _GraphAttentionBackward(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
-        front = _to_front(info, in_dims, inputs[:-2])
+        front = to_front(info, in_dims, inputs[:-2])
         return _GraphAttentionBackward.apply(*front, *inputs[-2:]), (0, 0, 0)
 
 

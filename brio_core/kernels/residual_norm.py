@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.mapping import to_front
+
 ROWS = 64
 ROUNDS = 8
 
@@ -67,14 +69,6 @@ def _backward(
     tl.store(grad_bias + target, bias_sum)
 
 
-def _to_front(info, in_dims, tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """Give every tensor the mapped axis in front."""
-    return [
-        tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-        for tensor, dim in zip(tensors, in_dims)
-    ]
-
-
 class ResidualNorm(torch.autograd.Function):
     """``hidden``, ``own``, ``received`` (*folds, ..., D); ``weight``, ``bias`` (*folds, D)."""
 
@@ -106,7 +100,7 @@ class ResidualNorm(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, hidden, own, received, weight, bias, eps):
-        tensors = _to_front(info, in_dims, (hidden, own, received, weight, bias))
+        tensors = to_front(info, in_dims, (hidden, own, received, weight, bias))
         return ResidualNorm.apply(*tensors, eps), 0
 
 
@@ -140,7 +134,7 @@ class _ResidualNormBackward(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, hidden, own, received, weight, grad, eps):
-        tensors = _to_front(info, in_dims, (hidden, own, received, weight, grad))
+        tensors = to_front(info, in_dims, (hidden, own, received, weight, grad))
         return _ResidualNormBackward.apply(*tensors, eps), (0, 0, 0, 0)
 
 

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from brio_core.threads import one_thread
+
 Path = tuple[Tensor, Tensor]
 Product = Callable[[Tensor], Tensor]
 Solve = Callable[[Tensor, Tensor], Tensor]
@@ -18,6 +20,7 @@ Solve = Callable[[Tensor, Tensor], Tensor]
 NEGLIGIBLE_CURVATURE = 1e-14
 
 
+@one_thread()
 def logistic_path(design: Tensor, label: Tensor, penalties: Sequence[float]) -> Path:
     """Minimise ``C * sum(log-loss) + |w|^2 / 2`` with a free intercept, for each C in turn.
 
@@ -125,6 +128,7 @@ def gram_matrix(design: Tensor, blocks: int = 4) -> Tensor:
     return gram
 
 
+@one_thread()
 def ridge_grid(
     design: Tensor, target: Tensor, sample: Tensor, scales: Tensor, penalties: Sequence[float]
 ) -> Path:

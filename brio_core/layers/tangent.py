@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity import standardise
+from brio_core.layers.blocks import column_means
 from brio_core.threads import one_thread
+
+Each = Callable[[Callable[[slice, Tensor], None]], None]
 
 # Matrices at a time: enough to hide the cost of a call, few enough for the cache.
 CHUNK = 16
@@ -53,18 +56,10 @@ def log_vectors(covariance: Tensor, whitening: Tensor) -> Tensor:
     return _to_vector(_matrix(torch.log, values, vectors))
 
 
-class TangentSpace(NamedTuple):
-    """``G^-1/2`` and the tangent vectors of the matrices that G is the geometric mean of."""
-
-    whitening: Tensor
-    vectors: Tensor
-
-
-@one_thread()
 def tangent_space(
-    covariances: Tensor, tolerance: float = 1e-7, iterations: int = 30
-) -> TangentSpace:
-    """The tangent space at the geometric mean of symmetric positive definite matrices.
+    each: Each, vectors: Tensor, tolerance: float = 1e-7, iterations: int = 30
+) -> Tensor:
+    """The tangent space at the geometric mean G of symmetric positive definite matrices.
 
     From the arithmetic mean along the mean tangent vector, each component divided by its curvature
     and the steps combined by Anderson acceleration: a third of the steps of plain descent. It ends
@@ -72,40 +67,76 @@ def tangent_space(
 
     Parameters
     ----------
-    covariances : (N, P, P) float64
+    each : calls a function with the rows and the matrices (n, P, P), float64, of all subjects
+        A few subjects at a time, in any order, as often as it is asked to.
+    vectors : (N, P (P + 1) / 2)
+        Is filled with the tangent vectors.
+
+    Returns
+    -------
+    G^-1/2
     """
-    parts = covariances.split(CHUNK)
-    mean = covariances.mean(0)
+    mean, chosen = _begin(each, vectors)
     curvature, memory, size, last = None, _Anderson(), 1.0, math.inf
     for _ in range(iterations):
-        values, basis = torch.linalg.eigh(mean)
-        whitening = _matrix(torch.rsqrt, values, basis)
-        vectors = torch.cat([log_vectors(part, whitening) for part in parts])
-        gradient = _to_matrix(vectors.mean(0))
-        norm = float(torch.linalg.matrix_norm(gradient)) / gradient.numel()
-        if norm < tolerance:
-            return TangentSpace(whitening, vectors)
-        if norm > last:
-            size, memory = size / 2, _Anderson()
-        last = norm
-        if curvature is None:
-            curvature = _Curvature(covariances, whitening, basis)
-        step = memory(size * curvature.divide(gradient))
-        root = _matrix(torch.sqrt, values, basis)
-        mean = root @ _matrix(torch.exp, *torch.linalg.eigh(step)) @ root
+        with one_thread():
+            values, basis = torch.linalg.eigh(mean)
+            whitening = _matrix(torch.rsqrt, values, basis)
+        each(_Logarithms(vectors, whitening))
+        gradient = _to_matrix(column_means(vectors))
+        with one_thread():
+            norm = float(torch.linalg.matrix_norm(gradient)) / gradient.numel()
+            if norm < tolerance:
+                return whitening
+            if norm > last:
+                size, memory = size / 2, _Anderson()
+            last = norm
+            if curvature is None:
+                curvature = _Curvature(chosen, whitening, basis)
+            step = memory(size * curvature.divide(gradient))
+            root = _matrix(torch.sqrt, values, basis)
+            mean = root @ _matrix(torch.exp, *torch.linalg.eigh(step)) @ root
     warnings.warn(
-        f"the geometric mean of {len(covariances)} covariance matrices has not converged in "
+        f"the geometric mean of {len(vectors)} covariance matrices has not converged in "
         f"{iterations} iterations",
         stacklevel=2,
     )
-    return TangentSpace(whitening, vectors)
+    return whitening
+
+
+class _Logarithms(NamedTuple):
+    """Put the tangent vectors of some subjects into their rows."""
+
+    vectors: Tensor
+    whitening: Tensor
+
+    def __call__(self, rows: slice, covariances: Tensor) -> None:
+        self.vectors[rows] = log_vectors(covariances, self.whitening)
+
+
+def _begin(each: Each, room: Tensor) -> tuple[Tensor, Tensor]:
+    """The arithmetic mean, by way of ``room`` (N, P (P + 1) / 2), and the curvature's subjects."""
+    row, column = _lower_triangle(room)
+    step = max(1, len(room) // CURVATURE_SUBJECTS)
+    chosen: dict[int, Tensor] = {}
+
+    def take(rows: slice, covariances: Tensor) -> None:
+        room[rows] = covariances[:, row, column]
+        for index in range(-(-rows.start // step) * step, rows.stop, step):
+            chosen[index] = covariances[index - rows.start].clone()
+
+    each(take)
+    mean = column_means(room)
+    matrix = mean.new_zeros(int(row[-1]) + 1, int(row[-1]) + 1)
+    matrix[row, column] = mean
+    matrix[column, row] = mean
+    return matrix, torch.stack([chosen[index] for index in sorted(chosen)])
 
 
 class _Curvature:
     """The diagonal of the squared distances' Hessian, in the eigenvectors of the first mean."""
 
-    def __init__(self, covariances: Tensor, whitening: Tensor, basis: Tensor) -> None:
-        chosen = covariances[:: max(1, len(covariances) // CURVATURE_SUBJECTS)]
+    def __init__(self, chosen: Tensor, whitening: Tensor, basis: Tensor) -> None:
         parts = [self._of(part, whitening, basis) for part in chosen.split(CHUNK)]
         self._basis = basis
         self._diagonal = torch.stack(parts).sum(0) / len(chosen)
@@ -156,9 +187,14 @@ def _to_vector(matrix: Tensor) -> Tensor:
     return matrix[..., row, column] * scale
 
 
-def _to_matrix(vector: Tensor) -> Tensor:
+def _lower_triangle(vector: Tensor) -> Tensor:
+    """Rows and columns of the entries (..., P (P + 1) / 2) of a lower triangle."""
     rois = (math.isqrt(8 * vector.shape[-1] + 1) - 1) // 2
-    row, column = torch.tril_indices(rois, rois, device=vector.device)
-    matrix = vector.new_zeros(rois, rois)
+    return torch.tril_indices(rois, rois, device=vector.device)
+
+
+def _to_matrix(vector: Tensor) -> Tensor:
+    row, column = _lower_triangle(vector)
+    matrix = vector.new_zeros(int(row[-1]) + 1, int(row[-1]) + 1)
     matrix[row, column] = vector * torch.where(row == column, 0.5**0.5, 1.0)
     return matrix + matrix.T

@@ -278,6 +278,11 @@ class PathMethod(Method):
 
     representation_is_shared: ClassVar[bool] = True
 
+    @classmethod
+    def uses_all_threads(cls, n_subjects: int) -> bool:
+        """Whether one fold with so many training subjects is work for all threads."""
+        return False
+
     @property
     def path_length(self) -> int:
         """Number of points on the path."""

@@ -108,7 +108,7 @@ class Deci(GradientMethod):
 
     def prepare(self, train: TrainView) -> None:
         length = self.scan_length(self.settings, train.frames.cpu().numpy())
-        self.embed = nn.Linear(length, self.settings.hidden).to(train.bold.device)
+        self.embed = nn.Linear(length, self.settings.hidden).to(train.label.device)
 
     @property
     def length(self) -> int:

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from brio_core.linear import LinearMethod, LogisticSettings, mean_and_scale
+from brio_core.linear import LinearMethod, LogisticSettings, TrainFeatures, mean_and_scale
 from brio_core.methods.base import Features
+from brio_core.threads import one_thread
 
 N_COVARIATES = 3
 
@@ -24,14 +25,21 @@ class LinearConfounds(LinearMethod):
         self.register_buffer("mean", torch.zeros(N_COVARIATES))
         self.register_buffer("scale", torch.zeros(N_COVARIATES))
 
-    def design(self, features: Features) -> Tensor:
-        for index, column in enumerate(features["covariates"].double().unbind(1)):
+    def design(self, subjects: TrainFeatures, table: Tensor) -> None:
+        values = table.new_empty(len(table), N_COVARIATES, dtype=self.mean.dtype)
+
+        def fill(rows: slice, features: Features) -> None:
+            values[rows] = features["covariates"]
+
+        subjects.each(fill)
+        for index, column in enumerate(values.double().unbind(1)):
             known = column[column.isfinite()]
             # A covariate that no training subject has keeps scale zero.
             if len(known):
-                mean, scale = mean_and_scale(known[:, None])
+                with one_thread():
+                    mean, scale = mean_and_scale(known[:, None])
                 self.mean[index], self.scale[index] = mean[0], scale[0]
-        return self.represent(features).double()
+        table.copy_(self.represent({"covariates": values}))
 
     def represent(self, features: Features) -> Tensor:
         known = features["covariates"].isfinite()

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from brio_core.cohort import TrainView
+from brio_core.layers import krylov
 from brio_core.layers.linear import Path, balanced_weights, ridge_grid
-from brio_core.linear import StandardisedEdges, upper_triangle
+from brio_core.linear import StandardisedEdges, is_exact, upper_triangle
 from brio_core.methods.base import Features, Settings
 from brio_core.sources import Sources
 
@@ -54,10 +55,11 @@ class LinearReestimation(StandardisedEdges):
 
     def solve(self, design: Tensor, train: TrainView) -> Path:
         # Scans of which there are no re-estimates count as exact.
-        change = train.shared.get("change", torch.zeros_like(design[0]))
         self._standard = self.scale.double()
+        change = train.shared.get("change", torch.zeros_like(self._standard))
         self._support = (1 - change * self._standard.square()).clamp(min=0)
-        weights, biases = ridge_grid(
+        grid = ridge_grid if is_exact(*design.shape) else krylov.ridge_grid
+        weights, biases = grid(
             design,
             2 * train.label - 1,
             balanced_weights(train.site, train.label),

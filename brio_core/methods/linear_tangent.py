@@ -5,11 +5,14 @@ mean of the training subjects' and mapped by the matrix logarithm. The vectors a
 ``ConnectivityMeasure(kind="tangent", vectorize=True)``, centred on training subjects.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from brio_core.layers.blocks import column_means, replace_columns
 from brio_core.layers.tangent import ledoit_wolf, log_vectors, tangent_space
-from brio_core.linear import LinearMethod, LogisticSettings
+from brio_core.linear import LinearMethod, LogisticSettings, TrainFeatures
 from brio_core.methods.base import Features
 
 
@@ -28,12 +31,14 @@ class LinearTangent(LinearMethod):
     def features(self, inputs: Features) -> Features:
         return {"covariance": ledoit_wolf(inputs["bold"], inputs["frames"])}
 
-    def design(self, features: Features) -> Tensor:
-        whitening, vectors = tangent_space(features["covariance"])
-        self.whitening.copy_(whitening)
-        mean = vectors.mean(0)
+    def design(self, subjects: TrainFeatures, table: Tensor) -> None:
+        def each(work: Callable[[slice, Tensor], None]) -> None:
+            subjects.each(lambda rows, features: work(rows, features["covariance"]))
+
+        self.whitening.copy_(tangent_space(each, table))
+        mean = column_means(table)
         self.mean.copy_(mean)
-        return vectors - mean
+        replace_columns(table, lambda columns, vectors: vectors - mean[columns])
 
     def represent(self, features: Features) -> Tensor:
         vectors = log_vectors(features["covariance"], self.whitening)

@@ -152,7 +152,7 @@ class XgGnn(GradientMethod):
 
     def prepare(self, train: TrainView) -> None:
         length = self.scan_length(self.settings, train.frames.cpu().numpy())
-        self.frame = torch.arange(length, device=train.bold.device)
+        self.frame = torch.arange(length, device=train.label.device)
 
     def features(self, inputs: Features) -> Features:
         """The first frames (B, P, T), standardised over those that a scan has, and FC."""

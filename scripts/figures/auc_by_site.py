@@ -1,19 +1,11 @@
 """Draw the AUC of every test fold and its mean with a 95 % interval, per method."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import figure_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
-    parser.add_argument("--sites", nargs="+", required=True, metavar="CSV", help="scores per fold")
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .pdf and .png")
-    arguments = parser.parse_args()
+    arguments = figure_options(__doc__, "summaries", "sites").parse_args()
 
     from brio_core.reporting.figures.auc_by_site import draw
 
@@ -21,4 +13,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

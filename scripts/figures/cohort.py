@@ -1,19 +1,11 @@
 """Draw the subjects per site and class, and the exclusions by reason."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import figure_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inclusion", nargs="+", required=True, metavar="TSV")
-    parser.add_argument("--participants", nargs="+", required=True, metavar="TSV")
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .pdf and .png")
-    arguments = parser.parse_args()
+    arguments = figure_options(__doc__, "inclusion", "participants").parse_args()
 
     from brio_core.reporting.figures.cohort import draw
 
@@ -21,4 +13,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

@@ -1,17 +1,11 @@
 """Draw the overview of the method."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import figure_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="not used; all figures are told"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .pdf and .png")
-    arguments = parser.parse_args()
+    arguments = figure_options(__doc__).parse_args()
 
     from brio_core.reporting.figures.method import draw
 
@@ -19,4 +13,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

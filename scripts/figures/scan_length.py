@@ -1,18 +1,11 @@
 """Draw how AUC changes when test scans are cut short."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import figure_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--diagnostics", nargs="+", required=True, metavar="DIR")
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .pdf and .png")
-    arguments = parser.parse_args()
+    arguments = figure_options(__doc__, "diagnostics").parse_args()
 
     from brio_core.reporting.figures.scan_length import draw
 
@@ -20,4 +13,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

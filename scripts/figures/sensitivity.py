@@ -1,21 +1,11 @@
 """Draw AUC of BRIO over the number of re-estimates and of factors."""
 
-import argparse
-
-from brio_core import cli
+from brio_core.cli import run
+from brio_core.reporting.options import figure_options
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
-    parser.add_argument(
-        "--runs", nargs="+", required=True, metavar="DIR", help="run folders, for settings"
-    )
-    parser.add_argument(
-        "--datasets", type=cli.json_argument, default={}, help="JSON: settings by cohort (title)"
-    )
-    parser.add_argument("--out-prefix", required=True, help="writes .pdf and .png")
-    arguments = parser.parse_args()
+    arguments = figure_options(__doc__, "summaries", "runs").parse_args()
 
     from brio_core.reporting.figures.sensitivity import draw
 
@@ -23,4 +13,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run(main)

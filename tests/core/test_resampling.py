@@ -179,6 +179,28 @@ def test_keys_depend_on_what_they_should():
         assert not (keys == other).any()
 
 
+def test_subset_takes_one_more_of_every_cell_while_a_whole_round_fits():
+    for seed in range(20):
+        draw = torch.Generator().manual_seed(seed)
+        site, label = (
+            torch.randint(5, (60,), generator=draw),
+            torch.randint(2, (60,), generator=draw),
+        )
+        at_most = int(torch.randint(1, 70, (), generator=draw))
+        order = torch.randperm(60, generator=torch.Generator().manual_seed(seed)).tolist()
+        seen, rank = {}, {}
+        for row in order:
+            cell = int(site[row]), int(label[row])
+            rank[row] = seen.get(cell, 0)
+            seen[cell] = rank[row] + 1
+        rounds = 0
+        while rounds < 60 and sum(one <= rounds for one in rank.values()) <= at_most:
+            rounds += 1
+        expected = sorted([row for row in order if rank[row] < max(1, rounds)][:at_most])
+        chosen = balanced_subset(site, label, at_most, torch.Generator().manual_seed(seed))
+        assert chosen.tolist() == expected
+
+
 @pytest.mark.parametrize("at_most", [8, 20, 37, 128])
 def test_subset_is_balanced_over_sites_and_classes(at_most):
     generator = np.random.default_rng(0)

@@ -1,10 +1,16 @@
 """Scans that do not fit on the device are streamed; numbers do not change."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from synthetic import make_problem
+from torch import Tensor
 
-from brio_core.residence import reside, rows_of
+from brio_core.cohort import TrainRows
+from brio_core.methods import registry
+from brio_core.residence import half_of_free_memory, reside, rows_of
+from brio_core.stores import read_fc, read_series, write_fc, write_series
 from brio_core.training import Checkpoints, train
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -27,6 +33,50 @@ def test_features_that_are_not_kept_are_made_again(tmp_path):
     _, kept = histories(tmp_path, "cpu", 1 << 30)
     _, again = histories(tmp_path, "cpu", 0)
     assert kept == again
+
+
+def on_disk(problem, folder):
+    """The cohort of a problem as it comes from its files."""
+    cohort = problem.cohort
+    folder.mkdir()
+    scans = cohort.series.scans(range(len(cohort.subjects)))
+    write_series(folder / "series.h5", cohort.subjects, scans, cohort.series.rois, {})
+    write_fc(folder / "fc.h5", cohort.subjects, cohort.fc)
+    fc = read_fc(folder / "fc.h5")[1]
+    return replace(cohort, series=read_series(folder / "series.h5"), fc=fc)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_what_does_not_fit_is_read_from_its_file_and_nothing_changes(name, tmp_path):
+    results = []
+    for number, budget in enumerate((1 << 30, 0)):
+        problem, _ = make_problem(name, folds=slice(0, 2))
+        problem.cohort = on_disk(problem, tmp_path / str(number))
+        problem._memory_budget = budget
+        results.append(train(problem, Checkpoints(tmp_path / f"c{number}", "test", 1e9), None))
+        scans = {need for need in problem.method.needs if need in ("fc", "bold")}
+        if not problem.fits_paths:
+            assert all(isinstance(problem.inputs[one], Tensor) == (number == 0) for one in scans)
+    for resident, streamed in zip(*results):
+        for one, other in zip(resident.history, streamed.history, strict=True):
+            # Features of other batches may differ in the last digit.
+            assert one == pytest.approx(other, rel=1e-4, abs=1e-8)
+
+
+def test_training_rows_hand_out_no_others():
+    table = torch.arange(12.0).view(6, 2)
+    rows = TrainRows(table, torch.tensor([4, 1, 3]))
+    assert len(rows) == 3 and rows.shape == (3, 2)
+    assert torch.equal(rows[:], table[[4, 1, 3]])
+    assert torch.equal(rows[torch.tensor([False, True, True])], table[[1, 3]])
+    with pytest.raises(IndexError):
+        rows[torch.tensor([3])]
+
+
+def test_memory_of_the_job_bounds_what_is_kept():
+    cpu = torch.device("cpu")
+    assert half_of_free_memory(cpu, limit=1) == 0
+    assert 0 < half_of_free_memory(cpu, limit=1 << 34) <= min(1 << 33, half_of_free_memory(cpu))
 
 
 @pytest.mark.gpu

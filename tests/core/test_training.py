@@ -14,7 +14,6 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 
 from brio_core import training
-from brio_core.cohort import write_fc, write_series
 from brio_core.errors import BrioError
 from brio_core.evaluation import auc
 from brio_core.files import write_json
@@ -22,6 +21,7 @@ from brio_core.gradient import GradientFit
 from brio_core.samplers import schedule, steps_per_epoch
 from brio_core.selection import ValidationAuc
 from brio_core.splits import make_split, split_checksum
+from brio_core.stores import write_fc, write_series
 
 ROOT = Path(__file__).parents[2]
 

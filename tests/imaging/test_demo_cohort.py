@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from brio_core.cohort import read_participants, read_series, read_table
+from brio_core.cohort import read_participants, read_table
 from brio_core.imaging import demo_model as model
 from brio_core.imaging.demo import make_demo
+from brio_core.stores import read_series
 
 
 def _checksums(folder):

@@ -5,12 +5,13 @@ import pandas as pd
 import pytest
 from scipy.io import savemat
 
-from brio_core.cohort import read_series, read_table
+from brio_core.cohort import read_table
 from brio_core.errors import BrioError
 from brio_core.imaging.base import Unusable
 from brio_core.imaging.candidates import find_candidates
 from brio_core.imaging.dpabi import ATLASES, PHENOTYPES
 from brio_core.imaging.sources import open_source
+from brio_core.stores import read_series
 
 FOLDER = "rest-meta-mdd/Results/ROISignals_FunImgARCWF"
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from brio_core.cohort import read_fc, read_series, read_table
+from brio_core.cohort import read_table
 from brio_core.imaging.candidates import find_candidates
 from brio_core.imaging.series import series_scan
 from brio_core.imaging.sources import open_source
+from brio_core.stores import read_fc, read_series
 
 SITES = ("CMU", "KKI", "NYU", "PITT", "SBL")
 

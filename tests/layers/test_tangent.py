@@ -6,6 +6,7 @@ import torch
 
 from brio_core.layers import tangent
 from brio_core.layers.tangent import ledoit_wolf, log_vectors, tangent_space
+from brio_core.threads import spread
 
 
 def made_up_scans(count=14, rois=9, seed=0, shortest=7):
@@ -35,6 +36,22 @@ def made_up_covariances(count, rois, spread, seed=0):
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(count, rois, rois, generator=generator, dtype=torch.float64)
     return torch.linalg.matrix_exp(spread * (noise + noise.mT))
+
+
+def over(covariances, size=16):
+    """What calls a function for all matrices, a few at a time and several times at once."""
+    starts = range(0, len(covariances), size)
+    parts = [slice(start, min(start + size, len(covariances))) for start in starts]
+    return lambda work: spread(
+        lambda rows: work(rows, covariances[rows]), parts, covariances.device
+    )
+
+
+def fitted(covariances, dtype=torch.float64, size=16, **options):
+    """The whitening and the vectors of a tangent space."""
+    rois = covariances.shape[-1]
+    vectors = torch.empty(len(covariances), rois * (rois + 1) // 2, dtype=dtype)
+    return tangent_space(over(covariances, size), vectors, **options), vectors
 
 
 def power(matrix, exponent):
@@ -72,7 +89,7 @@ def test_tangent_vectors_equal_nilearn():
         kind="tangent", vectorize=True, discard_diagonal=False, standardize=False
     )
     expected = measure.fit_transform(train)
-    whitening, vectors = tangent_space(ledoit_wolf(*padded(train)), tolerance=1e-12)
+    whitening, vectors = fitted(ledoit_wolf(*padded(train)), tolerance=1e-12)
     np.testing.assert_allclose(vectors, expected, atol=2e-5)
     np.testing.assert_allclose(
         log_vectors(ledoit_wolf(*padded(test)), whitening), measure.transform(test), atol=2e-5
@@ -82,7 +99,7 @@ def test_tangent_vectors_equal_nilearn():
 @pytest.mark.parametrize("spread", [0.05, 0.3, 1.0])
 def test_the_mean_tangent_vector_is_zero(spread):
     covariances = made_up_covariances(20, 8, spread)
-    whitening, vectors = tangent_space(covariances, tolerance=1e-10)
+    whitening, vectors = fitted(covariances, tolerance=1e-10)
     assert float(vectors.mean(0).norm()) < 64e-10
     torch.testing.assert_close(log_vectors(covariances, whitening), vectors)
 
@@ -91,7 +108,7 @@ def test_the_geometric_mean_of_two_matrices_has_a_closed_form():
     first, second = made_up_covariances(2, 6, 0.4)
     root, inverse = power(first, 0.5), power(first, -0.5)
     expected = root @ power(inverse @ second @ inverse, 0.5) @ root
-    whitening = tangent_space(torch.stack([first, second]), tolerance=1e-12).whitening
+    whitening, _ = fitted(torch.stack([first, second]), tolerance=1e-12)
     torch.testing.assert_close(power(whitening, -2), expected, rtol=1e-8, atol=1e-8)
 
 
@@ -99,7 +116,7 @@ def test_the_geometric_mean_of_commuting_matrices_is_that_of_their_eigenvalues()
     generator = torch.Generator().manual_seed(0)
     values = torch.rand(9, 6, generator=generator, dtype=torch.float64) + 0.1
     basis = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64)).Q
-    whitening = tangent_space(basis @ torch.diag_embed(values) @ basis.T, tolerance=1e-12).whitening
+    whitening, _ = fitted(basis @ torch.diag_embed(values) @ basis.T, tolerance=1e-12)
     expected = basis @ torch.diag(values.log().mean(0).exp()) @ basis.T
     torch.testing.assert_close(power(whitening, -2), expected, rtol=1e-8, atol=1e-8)
 
@@ -117,15 +134,14 @@ def test_it_needs_few_iterations(monkeypatch):
     covariances = ledoit_wolf(*padded(made_up_scans(count=40, rois=12, shortest=30)))
     calls = []
     original = tangent.log_vectors
-    monkeypatch.setattr(tangent, "CHUNK", len(covariances))
     monkeypatch.setattr(tangent, "log_vectors", lambda *given: calls.append(0) or original(*given))
-    tangent_space(covariances)
+    fitted(covariances, size=len(covariances))
     assert len(calls) <= 7
 
 
 def test_a_mean_that_does_not_converge_is_said_to_be_so():
     with pytest.warns(UserWarning, match="not converged in 1 iterations"):
-        tangent_space(made_up_covariances(5, 4, 0.3), iterations=1)
+        fitted(made_up_covariances(5, 4, 0.3), iterations=1)
 
 
 def test_the_number_of_threads_neither_changes_bytes_nor_is_changed():
@@ -133,23 +149,38 @@ def test_the_number_of_threads_neither_changes_bytes_nor_is_changed():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = tangent_space(covariances)
+        alone = fitted(covariances)
         torch.set_num_threads(2)
-        together = tangent_space(covariances)
+        together = fitted(covariances)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(alone.vectors, together.vectors)
-    assert torch.equal(alone.whitening, together.whitening)
+    for one, other in zip(alone, together):
+        assert torch.equal(one, other)
 
 
 def test_the_same_matrices_always_give_the_same_bytes():
     covariances = made_up_covariances(40, 8, 0.2)
-    first = tangent_space(covariances)
+    _, first = fitted(covariances)
     for repeat in range(100):
         kept = torch.full((7 * repeat + 3,), torch.nan)  # another state of the memory each time
-        again = tangent_space(covariances)
-        assert torch.equal(first.vectors, again.vectors), (repeat, len(kept))
+        _, again = fitted(covariances)
+        assert torch.equal(first, again), (repeat, len(kept))
+
+
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_how_many_matrices_come_at_a_time_does_not_matter(size):
+    covariances = made_up_covariances(300, 6, 0.2)
+    for one, other in zip(fitted(covariances), fitted(covariances, size=size)):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_single_precision_suffices_for_the_vectors():
+    covariances = made_up_covariances(300, 6, 0.2)
+    whitening, vectors = fitted(covariances)
+    coarse_whitening, coarse_vectors = fitted(covariances, dtype=torch.float32)
+    torch.testing.assert_close(coarse_whitening, whitening, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(coarse_vectors.double(), vectors, rtol=1e-5, atol=1e-5)
 
 
 def test_log_vectors_run_under_vmap():

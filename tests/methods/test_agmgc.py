@@ -5,13 +5,14 @@ import torch
 from synthetic import settings_of
 from torch.func import grad
 
-from brio_core.cohort import Rois, TrainView
+from brio_core.cohort import TrainView
 from brio_core.errors import BrioError
 from brio_core.graphs import neighbours_per_roi
 from brio_core.layers.contrastive import nt_xent
 from brio_core.layers.splines import hat_basis
 from brio_core.methods.agmgc import Agmgc
 from brio_core.methods.base import Batch, binary_cross_entropy
+from brio_core.stores import Rois
 
 LABEL = torch.tensor([0, 1, 1, 0, 1])
 

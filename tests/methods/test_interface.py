@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from synthetic import make_cohort, make_problem, settings_of
+from synthetic import inputs_of, make_cohort, make_problem, settings_of
 
-from brio_core.cohort import Rois, TrainView
+from brio_core.cohort import TrainView
 from brio_core.gradient import GradientFit
 from brio_core.methods import registry
 from brio_core.methods.base import Batch, GradientMethod, PathMethod
 from brio_core.results import fold_logits, read_models, write_models
+from brio_core.stores import Rois
 from brio_core.training import Checkpoints, groups, train
 
 CONFIG = Path(__file__).parents[2] / "config" / "methods"
@@ -63,16 +64,13 @@ class TestMethod:
         result, fold = fit(problem, tmp_path)[0], problem.folds[0]
         module = problem.restored(fold, result.state, result.chosen)
         with torch.no_grad():
-            together = module.logits(module.features(problem.inputs))
-            again = module.logits(module.features(problem.inputs))
-            alone = torch.cat(
-                [
-                    module.logits(
-                        module.features({k: v[i : i + 1] for k, v in problem.inputs.items()})
-                    )
-                    for i in range(len(problem.cohort.subjects))
-                ]
-            )
+            together = module.logits(module.features(inputs_of(problem)))
+            again = module.logits(module.features(inputs_of(problem)))
+            alone = [
+                module.logits(module.features(inputs_of(problem, [row])))
+                for row in range(len(problem.cohort.subjects))
+            ]
+            alone = torch.cat(alone)
         assert torch.equal(together, again)
         torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
@@ -84,7 +82,7 @@ class TestMethod:
         assert models.names == tuple(fold.name for fold in problem.folds)
         for index, (fold, result) in enumerate(zip(problem.folds, results)):
             module = problem.restored(fold, models.states[index], models.chosen[index])
-            chosen = {key: value[fold.test] for key, value in problem.inputs.items()}
+            chosen = inputs_of(problem, fold.test)
             with torch.no_grad():
                 logits = module.logits(module.features(chosen)).numpy()
             np.testing.assert_allclose(
@@ -94,7 +92,7 @@ class TestMethod:
     def test_representation_is_one_finite_vector_per_subject(self, name, tmp_path):
         problem, _ = make_problem(name)
         module = problem.module(problem.folds[0]).eval()
-        represented = module.represent(module.features(problem.inputs))
+        represented = module.represent(module.features(inputs_of(problem)))
         assert represented.shape[0] == len(problem.cohort.subjects) and represented.ndim == 2
         assert torch.isfinite(represented).all()
 

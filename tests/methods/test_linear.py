@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from synthetic import make_cohort, make_problem
+from synthetic import inputs_of, make_cohort, make_problem
 
 from brio_core.folds import FoldStack
 from brio_core.methods import registry
@@ -27,9 +27,8 @@ def fitted(problem, point=-1, fold=0):
 
 
 def logits_of(problem, module, rows):
-    chosen = {name: value[rows] for name, value in problem.inputs.items()}
     with torch.no_grad():
-        return module.logits(module.features(chosen)).numpy()
+        return module.logits(module.features(inputs_of(problem, rows))).numpy()
 
 
 def with_covariates(covariates):
@@ -86,10 +85,10 @@ class TestLinearRow:
         problem, _ = make_problem(name)
         modules = [fitted(problem, fold=fold).eval() for fold in range(3)]
         stack = FoldStack(modules)
-        features = stack.call("features", problem.inputs, shared=True)
-        stacked = stack.call("logits", features)
+        inputs = inputs_of(problem)
+        stacked = stack.call("logits", stack.call("features", inputs, shared=True))
         for module, logits in zip(modules, stacked):
-            alone = module.logits(module.features(problem.inputs))
+            alone = module.logits(module.features(inputs))
             torch.testing.assert_close(logits, alone, rtol=1e-4, atol=1e-4)
 
 
@@ -181,7 +180,7 @@ def test_tangent_equals_a_pipeline_of_nilearn_and_scikit_learn():
     train = measure.fit_transform([series[row] for row in fold.train])
     test = measure.transform([series[row] for row in fold.test]) - train.mean(0)
     module = fitted(problem)
-    chosen = {name: value[fold.test] for name, value in problem.inputs.items()}
+    chosen = inputs_of(problem, fold.test)
     np.testing.assert_allclose(module.represent(module.features(chosen)), test, atol=1e-4)
     for point in (0, 3, len(strengths) - 1):
         model = linear_model.LogisticRegression(C=strengths[point], tol=1e-10, max_iter=100_000)

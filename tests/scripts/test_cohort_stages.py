@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from brio_core.cohort import PARTICIPANT_COLUMNS, Rois, read_fc, write_series
+from brio_core.cohort import PARTICIPANT_COLUMNS
 from brio_core.connectivity import fisher_z_connectivity
+from brio_core.stores import Rois, read_fc, write_series
 
 SETTINGS = {
     "threshold": 0.10, "max_lag": 30, "subjects": 128, "rois": 24, "products": 48, "quantile": 0.75,

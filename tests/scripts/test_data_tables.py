@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from brio_core.cohort import PARTICIPANT_COLUMNS, Rois, write_fc, write_series
+from brio_core.cohort import PARTICIPANT_COLUMNS
+from brio_core.stores import Rois, write_fc, write_series
 from tests.scripts.standins import (
     DATASET,
     run_program,

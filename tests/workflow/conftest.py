@@ -19,7 +19,7 @@ STAND_IN = """#!{python} -SE
 import json, os, pathlib, sys
 
 words = [word for word in sys.argv[1:] if word != "-u"]
-program, options = pathlib.Path(words[0]).stem, {{}}
+program, options, values = pathlib.Path(words[0]).stem, {{}}, []
 for word in words[1:]:
     if word.startswith("--"):
         values = options.setdefault(word, [])
@@ -34,6 +34,8 @@ elif program == "assemble":
     files = [out[name] for name in ("--participants", "--inclusion", "--series")]
 elif program == "adopt":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "meta.json")]
+elif program == "handover":
+    files = [out["--folder"] / "plan.json"]
 elif program == "diagnose":
     files = [out["--out-dir"] / "cells.csv"]
 elif program == "train":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflow.lib.code_version import (
+from brio_core.code_version import (
     ROOT,
     _fingerprint,
     _imports,
@@ -73,6 +73,15 @@ def test_other_files_count_by_their_bytes(repository):
     first = code_version("page.html.j2", root=folder)
     (folder / "other.html.j2").write_text("<p>")
     assert first != code_version("other.html.j2", root=folder)
+
+
+def test_between_machines_every_byte_counts(repository):
+    folder, version = repository
+    before, exact = version(), code_version("scripts/run.py", root=folder, exact=True)
+    path = folder / "scripts/run.py"
+    path.write_text(path.read_text() + "# A remark.\n")
+    assert version() == before
+    assert code_version("scripts/run.py", root=folder, exact=True) != exact
 
 
 def test_a_method_is_a_module_or_a_package():

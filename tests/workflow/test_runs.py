@@ -50,6 +50,23 @@ def test_data_are_not_needed_once_they_are_extracted(project):
     assert done.returncode == 0, done.stdout
 
 
+def test_a_changed_label_file_names_the_regions_again_and_extracts_nothing(project):
+    dataset = project.folder / "config/datasets/abide-cc200.yaml"
+    old, new = "\nrois: {expected: 200}", "\nrois: {expected: 200, labels: labels.txt}"
+    assert old in dataset.read_text()
+    dataset.write_text(dataset.read_text().replace(old, new))
+    table = project.folder / "data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("")
+    labels = project.folder / "data/abide/labels.txt"
+    labels.write_text("one\n")
+    words = ("results/cohorts/abide-cc200/series.h5", "--configfile", "config/abide.yaml")
+    assert project.snakemake(*words, "--cores", "1").returncode == 0
+    assert project.plan(*words) == set()
+    labels.write_text("two\n")
+    assert {job[0] for job in project.plan(*words)} == {"assemble"}
+
+
 def test_planned_methods_can_be_planned_and_not_run(project):
     for name in ("future", "later"):
         path = project.folder / f"config/methods/{name}.yaml"

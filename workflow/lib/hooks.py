@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from workflow.lib import costs
+from workflow.lib.handover import trained_cells, write_jobs
 from workflow.lib.sources import missing_data
 
 if TYPE_CHECKING:
@@ -52,10 +53,15 @@ def prepare_run(workflow, configuration: "Configuration", paths: "Paths") -> Non
     jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
     cohorts = {wildcards.cohort for rule, wildcards in jobs if rule in RAW_DATA_RULES}
     variants = {wildcards.variant for rule, wildcards in jobs if rule == "train"}
+    hands_over = any(rule == "handover" for rule, _ in jobs)
+    if hands_over:
+        variants |= {cell.variant for cell in trained_cells(configuration)}
     problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
     if problems and not workflow.touch:
         sys.exit("\n".join(problems))
     write_run_config(configuration, paths)
+    if hands_over:
+        write_jobs(workflow, configuration, paths)
 
 
 def _missing_data(configuration: "Configuration", cohorts: set[str]) -> list[str]:

@@ -52,6 +52,11 @@ class Paths:
         return f"{self.results}/index.html"
 
     @property
+    def handover(self) -> str:
+        """The folder that another machine gets."""
+        return f"{self.results}/handover"
+
+    @property
     def run_config(self) -> str:
         """The resolved configuration."""
         return f"{self.results}/run_config.yaml"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from workflow.lib.code_version import ROOT
+from brio_core.code_version import ROOT
 
 DEMO = "demo"
 # Keys of a dataset file that describe a cohort but do not change what is extracted from it.
@@ -19,6 +19,13 @@ def table_path(dataset: dict, data_dir: str) -> Path:
     """The table that lists the subjects of a cohort."""
     source = dataset["source"]
     return Path(data_dir) / source["folder"] / source.get("participants", _PHENOTYPES)
+
+
+def atlas_files(dataset: dict, data_dir: str) -> list[str]:
+    """The files that name and place the regions of series, where the dataset has any."""
+    folder, rois = Path(data_dir) / dataset["source"]["folder"], dataset["rois"]
+    paths = [folder / rois[key] for key in ("labels", "image") if key in rois]
+    return [str(path) for path in paths if path.is_file()]
 
 
 def source_files(dataset: dict) -> tuple[str, ...]:

@@ -3,8 +3,10 @@ import hashlib
 import json
 import re
 import shlex
+import time
 from functools import partial
 
+from brio_core.code_version import code_version, program_version
 from workflow.lib.cells import (
     Cell,
     diagnosed_cells,
@@ -13,8 +15,8 @@ from workflow.lib.cells import (
     foreign_cells,
     summary_cells,
 )
-from workflow.lib.code_version import code_version, method_files
 from workflow.lib.files import find, shown
+from workflow.lib.handover import prepared_files
 from workflow.lib.outputs import (
     TABLE_WORDS,
     data_files,
@@ -25,7 +27,7 @@ from workflow.lib.outputs import (
     planned_cells,
 )
 from workflow.lib.paths import TABLE_FORMATS
-from workflow.lib.sources import DEMO, described, source_files, table_path
+from workflow.lib.sources import DEMO, atlas_files, described, source_files, table_path
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
@@ -106,20 +108,18 @@ def diagnosed_on(wildcards):
     return CONFIG.settings["device"] if uses_gpu else "cpu"
 
 
+def diagnosed_methods(wildcards):
+    return {CONFIG.variants[cell.variant][0] for cell in diagnosed_runs(wildcards)}
+
+
 def diagnosed_code(wildcards):
     """The script and the files of all methods that are diagnosed."""
-    methods = {CONFIG.variants[cell.variant][0] for cell in diagnosed_runs(wildcards)}
-    files = [file for method in sorted(methods) for file in method_files(method)]
-    return code_version("scripts/diagnose.py", *files)
+    return program_version("diagnose", diagnosed_methods(wildcards))
 
 
-def method_code(script):
+def method_code(wildcards):
     """The script and the files of the cell's method, which is imported by name."""
-
-    def version(wildcards):
-        return code_version(script, *method_files(CONFIG.variants[wildcards.variant][0]))
-
-    return version
+    return program_version("train", [CONFIG.variants[wildcards.variant][0]])
 
 
 def adopted(wildcards):

@@ -31,5 +31,5 @@ rule diagnose:
     shell:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --runs {params.runs:q}"
-        " --settings {params.settings:q} --threads {threads} --device {resources.device}"
-        " --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --settings {params.settings:q} --code {params.code} --threads {threads}"
+        " --device {resources.device} --out-dir {output.folder:q} > {log:q} 2>&1"

@@ -58,6 +58,9 @@ rule assemble:
             PATHS.cohort(wildcards.cohort, f"parts/{batch}.h5")
             for batch in range(CONFIG.datasets[wildcards.cohort]["extract_batches"])
         ],
+        atlas=lambda wildcards: atlas_files(
+            CONFIG.datasets[wildcards.cohort], CONFIG.settings["data_dir"]
+        ),
     output:
         participants="<results>/cohorts/{cohort}/participants.tsv",
         inclusion="<results>/cohorts/{cohort}/inclusion.tsv",

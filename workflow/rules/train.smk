@@ -31,11 +31,11 @@ rule train:
         cohort_dir=subpath(input.fc, parent=True),
         out_dir=subpath(output.meta, parent=True),
         method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
-        code=method_code("scripts/train.py"),
+        code=method_code,
     shell:
         "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --variant {wildcards.variant:q}"
         " --params {params.method:q} --seed {wildcards.seed} --code {params.code}"
-        " --out-dir {params.out_dir:q} --threads {threads}"
+        " --out-dir {params.out_dir:q} --threads {threads} --memory-mb {resources.mem_mb}"
         " --checkpoint-seconds {resources.checkpoint_seconds}"
         " --device {resources.device} {resources.fallback} {resources.compress} > {log:q} 2>&1"

@@ -103,7 +103,7 @@ class FcHgnn(GradientMethod):
         groups = hemispheres(train.rois)
         self.hemisphere.copy_(groups)
         self.brain.sizes = tuple(torch.bincount(groups, minlength=3).tolist())
-        degree = (train.fc.abs() > self.settings.threshold).sum(-1)
+        degree = (train.fc[:].abs() > self.settings.threshold).sum(-1)
         self.few_edges.copy_(degree.double().mean() < FEWEST_EDGES)
 
     def features(self, inputs: Features) -> Features:

@@ -44,7 +44,7 @@ class Population(nn.Module):
         self.sex = padded(_sex(train.covariates), -1)
         self.site = padded(train.site, -1)
         # In float64: neighbours must not depend on how products are rounded.
-        edges = _upper_triangle(train.fc)
+        edges = _upper_triangle(train.fc[:])
         self.mean, deviation = edges.mean(0), edges.std(0)
         varies = deviation > NEGLIGIBLE
         self.scale = varies / deviation.where(varies, 1)

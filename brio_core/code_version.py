@@ -6,15 +6,20 @@ Comments, docstrings and layout do not count, because files are hashed as syntax
 
 import ast
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @lru_cache
-def code_version(*names: str, root: Path = ROOT) -> str:
-    """The version of the files ``names`` (relative to ``root``) and of all that they import."""
+def code_version(*names: str, root: Path = ROOT, exact: bool = False) -> str:
+    """The version of the files ``names`` (relative to ``root``) and of all that they import.
+
+    Every version of Python writes syntax trees in its own way. Where two machines are compared,
+    ``exact`` counts every byte instead.
+    """
     files: set[Path] = set()
     waiting = [root / name for name in names]
     while waiting:
@@ -24,7 +29,8 @@ def code_version(*names: str, root: Path = ROOT) -> str:
             waiting += _imports(path, root)
     digest = hashlib.sha256()
     for path in sorted(files):
-        digest.update(f"{path.relative_to(root)}\0{_fingerprint(path)}\0".encode())
+        content = path.read_bytes().hex() if exact else _fingerprint(path)
+        digest.update(f"{path.relative_to(root)}\0{content}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -34,6 +40,12 @@ def method_files(method: str, root: Path = ROOT) -> tuple[str, ...]:
     module = root / "brio_core" / "methods" / method.replace("-", "_")
     files = sorted(module.glob("**/*.py")) or [module.with_suffix(".py")]
     return tuple(str(path.relative_to(root)) for path in files if path.exists())
+
+
+def program_version(program: str, methods: Iterable[str], exact: bool = False) -> str:
+    """The version of scripts/<program>.py together with methods, which it imports by name."""
+    files = [file for method in sorted(set(methods)) for file in method_files(method)]
+    return code_version(f"scripts/{program}.py", *files, exact=exact)
 
 
 @lru_cache

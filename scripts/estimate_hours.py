@@ -1,0 +1,43 @@
+"""Estimate the GPU hours of a configuration before anything of it was run.
+
+The seconds come from a table that benchmarks/methods.py printed, and are scaled by subjects, folds
+and epochs. Once cells have been trained, `snakemake -n` tells more, from their own times.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from brio_core.cli import run
+from brio_core.errors import BrioError
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMES = ROOT / "docs" / "benchmarks" / "cuda-methods.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--configfile", type=Path, default=Path("config/paper.yaml"))
+    parser.add_argument("--times", type=Path, default=TIMES, help="measured seconds (Markdown)")
+    arguments = parser.parse_args()
+
+    # The configuration belongs to the workflow, which is no installed package.
+    sys.path.insert(0, str(ROOT))
+    from workflow.lib.configuration import load
+    from workflow.lib.files import ConfigurationError, read_yaml
+    from workflow.lib.hours import read_times, report
+
+    try:
+        config = read_yaml(arguments.configfile)
+        configuration = load(config, [arguments.configfile])
+        times = read_times(arguments.times)
+    except ConfigurationError as error:
+        raise BrioError(str(error)) from None
+    results = Path(configuration.settings["results"])
+    print(report(configuration, times, results, str(arguments.configfile)))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,114 @@
+"""What another machine has made comes back, once, and in place of what is older."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+from handed_over import archive, diagnose_job, runs_at, take, train_job
+
+from brio_core.cell import run_cell
+from brio_core.files import read_json, write_json
+from brio_core.handover.plan import prepare, read_plan
+from brio_core.handover.work import Worker
+
+
+def test_plan_holds_what_is_needed_and_nothing_twice(worked):
+    plan = read_plan(worked / "home/results/handover/plan.json")
+    assert len(plan.jobs) == 3 and not plan.done
+    assert set(plan.inputs) == set(plan.jobs[0].inputs), "results of the plan are no inputs"
+    for name in plan.inputs:
+        first, second = (worked / "home/results" / part / name for part in ("", "handover/results"))
+        assert first.samefile(second), "no second copy"
+    assert (worked / "home/results/handover/scripts/handover.py").is_file()
+
+
+def test_everything_comes_back(places, programs, capsys):
+    (path,) = archive(places, programs)
+    take([path], programs)
+    assert "3 jobs taken, 0 were here already" in capsys.readouterr().out
+    home, there = places / "home/results", places / "there/results"
+    for name in ("runs/toy/loso/gcn/seed-0/predictions.csv", "diagnostics/main/toy/loso/cells.csv"):
+        assert (home / name).read_bytes() == (there / name).read_bytes()
+    assert not list(home.rglob("models.pt")) and not list(home.glob(".handover-*"))
+    plan = prepare(Path("results/handover/jobs.json"), programs, Path("results/handover"))
+    assert not plan.jobs and len(plan.done) == 3, "models are not needed any more"
+    take([path], programs)
+    assert "0 jobs taken" in capsys.readouterr().out
+
+
+def test_models_are_brought_on_request(places, programs, capsys):
+    take(archive(places, programs), programs)
+    take(archive(places, programs, models=True, everything=True), programs)
+    assert len(list((places / "home/results").rglob("models.pt"))) == 2
+    assert "0 jobs taken, 3 were here already" in capsys.readouterr().out
+
+
+def test_diagnostics_to_come_need_models(places, programs, capsys):
+    shutil.rmtree(places / "there/results/diagnostics")
+    take(archive(places, programs), programs)
+    assert "needs models of 2 cells that were not brought back" in capsys.readouterr().out
+    plan = prepare(Path("results/handover/jobs.json"), programs, Path("results/handover"))
+    assert len(plan.jobs) == 3, "as Snakemake would, cells are trained again for their models"
+
+
+def test_only_new_results_are_packed(places, programs):
+    assert len(archive(places, programs)) == 1
+    assert archive(places, programs) == []
+    there = places / "there/results/runs/toy/loso/gcn/seed-0"
+    meta = read_json(there / "meta.json")
+    write_json(there / "meta.json", meta)
+    (path,) = archive(places, programs)
+    with tarfile.open(path) as tar:
+        assert {name.split("/")[3] for name in tar.getnames()[1:]} == {"gcn"}
+
+
+def test_parts_can_be_taken_alone(places, programs):
+    parts = archive(places, programs, part_megabytes=0.0235)
+    assert [path.name for path in parts] == ["out-1.tar", "out-2.tar", "out-3.tar"]
+    assert all(path.stat().st_size <= 23_500 for path in parts)
+    take(parts[1:2], programs)
+    assert {Path(path).parts[-3] for path in runs_at(places)} == {"gcn-wide"}
+    take([parts[2], parts[0]], programs)
+    assert (places / "home/results/diagnostics/main/toy/loso/cells.csv").exists()
+
+
+def test_older_results_give_way_with_their_models(places, programs):
+    folder = places / "home/results/runs/toy/loso/gcn/seed-0"
+    folder.mkdir(parents=True)
+    for name in ("models.pt", "predictions.csv", "meta.json"):
+        (folder / name).write_text("of other settings")
+    take(archive(places, programs), programs)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "history.csv", "meta.json", "predictions.csv",
+    ]  # fmt: skip
+
+
+def test_diagnostics_of_older_cells_give_way_too(places, programs):
+    take(archive(places, programs), programs)
+    cells = [train_job("gcn", hidden=7), train_job("gcn-wide", hidden=9)]
+    home, there = places / "home/results", places / "there"
+    content = {"results": "results", "config": {}, "jobs": [*cells, diagnose_job(cells)]}
+    write_json(home / "handover/jobs.json", content)
+    plan = prepare(Path("results/handover/jobs.json"), programs, Path("results/handover"))
+    shutil.copy(home / "handover/plan.json", there)
+    worker = Worker(plan, there / "results", programs)
+    assert len(worker.waiting) == 2, "the other cell is still valid there, and so are its models"
+    worker.run(300, lambda job: [])
+    take(archive(places, programs), programs)
+    for name in ("cells.csv", "variants.json"):
+        path = f"diagnostics/main/toy/loso/{name}"
+        assert (home / path).read_bytes() == (there / "results" / path).read_bytes()
+
+
+def test_jobs_in_one_process_are_like_jobs_alone(worked, programs, tmp_path):
+    job = read_plan(worked / "there/plan.json").jobs[1]
+    wanted = programs["train"].parse(
+        [word.replace("results/", f"{worked}/home/results/", 1) for word in job.words]
+    )
+    run_cell(
+        wanted.cohort_dir, wanted.split, wanted.block_length, wanted.variant, wanted.params,
+        wanted.seed, tmp_path, device="cpu",
+    )  # fmt: skip
+    for name in ("predictions.csv", "history.csv"):
+        there = worked / "there/results" / job.folder / name
+        assert there.read_bytes() == (tmp_path / name).read_bytes()

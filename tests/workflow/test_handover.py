@@ -1,0 +1,134 @@
+"""Training on another machine: the plan is what the rules do, and Snakemake accepts the results."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny import EXPERIMENT, ROOT, make_lab
+
+
+def test_the_plan_has_the_very_commands_of_the_rules(project):
+    project.edit("config/config.yaml", "seeds: [0]", "seeds: [1, 0]")
+    done = project.snakemake("handover", "--cores", "2")
+    assert done.returncode == 0, done.stdout
+    content = json.loads((project.folder / "results/handover/jobs.json").read_text())
+    shown = project.snakemake("-n", "--printshellcmds").stdout
+    commands = []
+    for line in shown.splitlines():
+        _, _, command = line.partition("Shell command: ")
+        words = shlex.split(command)
+        if len(words) > 3 and Path(words[3]).stem in ("train", "diagnose"):
+            assert words[-3] == ">" and words[-1] == "2>&1"
+            commands.append((Path(words[3]).stem, words[4:-3]))
+    planned = [(job["program"], job["words"]) for job in content["jobs"]]
+    assert sorted(planned) == sorted(commands) and len(planned) > 20
+    seeds = [words[words.index("--seed") + 1] for program, words in planned if program == "train"]
+    assert seeds == sorted(seeds), "the first seed of every method comes first"
+    assert planned[-1][0] == "diagnose", "which needs all models"
+    for job in content["jobs"]:
+        assert job["gpu"] == (job["methods"] != ["linear-correlation"])
+
+
+def test_planning_trains_nothing_and_is_done_whenever_asked(project):
+    rules = {job[0] for job in project.plan("handover")}
+    assert rules == {
+        "make_demo", "candidates", "extract", "assemble", "connect", "split", "blocklength",
+        "handover",
+    }  # fmt: skip
+    assert project.snakemake("handover", "--cores", "2").returncode == 0
+    assert project.plan("handover") == {("handover",)}
+
+
+def machine(folder: Path, *words: object) -> subprocess.CompletedProcess:
+    """Run handover.py as on a machine without Snakemake and all that belongs to images."""
+    absent = folder / "absent"
+    for name in ("snakemake", "nilearn", "nibabel", "yaml", "matplotlib", "sklearn"):
+        (absent / name).mkdir(parents=True, exist_ok=True)
+        (absent / name / "__init__.py").write_text("raise ImportError('not on this machine')")
+    environment = os.environ | {"PYTHONPATH": f".{os.pathsep}{absent}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "scripts/handover.py", *map(str, words)]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def take(lab, *archives):
+    command = [sys.executable, ROOT / "scripts/handover.py", "take", *archives]
+    environment = lab.environment(PYTHONPATH=str(ROOT))
+    return subprocess.run(
+        list(map(str, command)), cwd=lab.folder, env=environment, capture_output=True, text=True
+    )
+
+
+def make_diagnosed_lab(folder):
+    lab = make_lab(folder)
+    tables = [*EXPERIMENT["outputs"]["tables"], {"name": "scans", "program": "scan_length_table"}]
+    outputs = EXPERIMENT["outputs"] | {"tables": tables}
+    path = folder / "config/experiments/tiny.yaml"
+    path.write_text(yaml.safe_dump(EXPERIMENT | {"outputs": outputs}))
+    return lab
+
+
+def trained(lab, *words):
+    """Lines of a plan that would train or diagnose."""
+    done = lab.snakemake("-n", *words)
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()
+    return [line for line in lines if line.startswith(("rule train:", "rule diagnose:"))]
+
+
+@pytest.mark.slow
+def test_there_and_back(tmp_path):
+    home, local = (make_diagnosed_lab(tmp_path / name) for name in ("home", "local"))
+    done = local.snakemake("--cores", "2")
+    assert done.returncode == 0, done.stdout
+
+    done = home.snakemake("handover", "--cores", "2")
+    assert done.returncode == 0, done.stdout
+    there = tmp_path / "there"
+    packed = tmp_path / "handover.tar"
+    subprocess.run(["tar", "-chf", packed, "-C", home.results, "handover"], check=True)
+    subprocess.run(["tar", "-xf", packed, "-C", tmp_path], check=True)
+    (tmp_path / "handover").rename(there)
+
+    done = machine(there, "work", "plan.json", "--list")
+    assert done.returncode == 0 and done.stdout.count("waiting") == 3, done.stderr
+    work = ("work", "plan.json", "--minutes", 5, "--device", "cpu")
+    done = machine(there, *work, "--only", "gcn", "--pack", "first.tar.gz")
+    assert done.returncode == 0 and "gcn/seed-0" in done.stdout, done.stderr
+    done = machine(there, *work, "--pack", "second.tar", "--part-size", 15)
+    assert done.returncode == 0 and "gcn/seed-0:" not in done.stdout, done.stderr
+
+    assert len(trained(home)) == 3
+    done = take(home, there / "second-1.tar")
+    assert done.returncode == 1 and "error: " in done.stderr, "it has diagnostics without cells"
+    done = take(home, there / "first.tar.gz", there / "second-1.tar")
+    assert done.returncode == 0 and "3 jobs taken" in done.stdout, done.stderr
+    assert trained(home) == []
+    done = home.snakemake("--cores", "2")
+    assert done.returncode == 0, done.stdout
+    assert home.checksums() == local.checksums()
+    assert not list(home.results.rglob("models.pt"))
+
+    # Snakemake has recorded what they were made with, so a change is noticed.
+    overrides = {"gcn": {"epochs": 4, "patience": 0, "hidden": 8, "precision": "float32"}}
+    for lab in (home, local):
+        lab.configure(overrides=overrides)
+    # Diagnostics look at all models, so without them Snakemake would train the other again too.
+    assert len(trained(local)) == 2 and len(trained(home)) == 3
+    done = home.snakemake("handover", "--cores", "2")
+    assert done.returncode == 0, done.stdout
+    shutil.copytree(home.results / "handover", there, dirs_exist_ok=True)
+    done = machine(there, *work, "--pack", "third.tar")
+    assert done.returncode == 0 and "linear-correlation/seed-0:" not in done.stdout
+    assert take(home, there / "third.tar").returncode == 0
+    assert trained(home) == [], "also where an earlier record told of other settings"
+    for lab in (home, local):
+        assert lab.snakemake("--cores", "2").returncode == 0
+    assert home.checksums() == local.checksums()
