@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,26 +21,57 @@ from brio_core.site_statistics import (
 IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
 
 
-def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row per variant, and one row per variant and fold."""
-    runs = [read_run(folder) for folder in folders]
+class Variant(NamedTuple):
+    """Test predictions of a variant: different logits (seeds, N) in the order of ``fold``."""
+
+    metas: list[dict]
+    fold: np.ndarray
+    label: np.ndarray
+    sites: int
+    logits: np.ndarray
+
+    @property
+    def meta(self) -> dict:
+        """That of the first seed."""
+        return self.metas[0]
+
+
+def by_variant(runs: list[Run]) -> list[Variant]:
+    """The variants of runs, which must be of one cohort and protocol."""
     _check(runs)
-    first = runs[0]
-    subject, fold = first.test["subject"].to_numpy(), first.test["fold"].to_numpy()
-    label = first.test["label"].to_numpy(int)
-    words = (first.meta["cohort"], first.meta["protocol"])
-    weights = resampling_weights(fold, label, words)
-    rows, folds = [], []
+    first = runs[0].test
+    found = []
     for variant in dict.fromkeys(run.meta["variant"] for run in runs):
         seeds = [run for run in runs if run.meta["variant"] == variant]
         # The rows of every run in the order of the first.
-        logits = np.stack([run.test.set_index("subject")["logit"].loc[subject] for run in seeds])
+        logits = [run.test.set_index("subject")["logit"].loc[first["subject"]] for run in seeds]
         # A deterministic method says the same with every seed, which is one result, not several.
-        logits = logits[np.sort(np.unique(logits, axis=0, return_index=True)[1])]
+        different = np.sort(np.unique(logits, axis=0, return_index=True)[1])
+        found.append(
+            Variant(
+                [run.meta for run in seeds],
+                first["fold"].to_numpy(),
+                first["label"].to_numpy(int),
+                first["site"].nunique(),
+                np.stack(logits)[different],
+            )
+        )
+    return found
+
+
+def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row per variant, and one row per variant and fold, of one cohort and protocol."""
+    variants = by_variant([read_run(folder) for folder in folders])
+    fold, label = variants[0].fold, variants[0].label
+    words = (variants[0].meta["cohort"], variants[0].meta["protocol"])
+    weights = resampling_weights(fold, label, words)
+    rows, folds = [], []
+    for one in variants:
+        logits = one.logits
         scores = score_folds(fold, label, logits)
         auc, acc = mean_intervals(fold, label, logits, weights)
         pooled = auc_interval(label, logits)
-        identity = {key: seeds[0].meta[key] for key in IDENTITY}
+        identity = {key: one.meta[key] for key in IDENTITY}
         rows.append(
             {
                 "experiment": experiment,
@@ -48,14 +80,14 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
                 "folds": int(scores.usable.sum()),
                 "left_out": int((~scores.usable).sum()),
                 "subjects": len(label),
-                "sites": first.test["site"].nunique(),
+                "sites": one.sites,
                 **_mean("auc", scores, auc, words),
                 **_mean("acc", scores, acc, words),
                 **_spread(scores, words),
                 "pooled_auc": pooled.value,
                 "pooled_auc_low": pooled.low,
                 "pooled_auc_high": pooled.high,
-                **_cost([run.meta for run in seeds]),
+                **_cost(one.metas),
             }
         )
         columns = {"n": scores.n, "positives": scores.positives}

@@ -251,6 +251,20 @@ def test_a_figure_per_cohort_shows_that_cohort():
     assert inputs == {"diagnostics": ["results/diagnostics/diagnostics/srpbs-aal116/loso"]}
 
 
+def test_published_settings_are_a_variant_of_every_method_that_has_them():
+    resolved = configuration("abide", methods=["gcn", "coral", "brio", "linear-tangent"])
+    cells = experiment_cells(resolved, "presets")
+    assert {cell.variant for cell in cells} == {
+        "gcn", "gcn-published", "coral", "coral-published", "brio", "linear-tangent"
+    }  # fmt: skip
+    assert {cell.seed for cell in cells} == {0}
+    params = resolved.train_params("gcn-published")
+    published = resolved.methods["gcn"]["presets"]["published"]
+    assert published.items() <= params["settings"].items()
+    assert params["label"] == "GCN (published)" and params["method"] == "gcn"
+    assert output_inputs(resolved, Paths("r"), "tables", "presets").keys() == {"summaries", "runs"}
+
+
 def test_figures_about_brio_are_left_out_without_it():
     resolved = configuration(methods=["gcn"], experiments=["main"])
     assert output_names(resolved, "figures", ("diagnostics",)) == ["diagnostics-demo"]
@@ -295,7 +309,7 @@ def test_the_demo_changes_settings_to_valid_ones():
 
 
 def test_planned_methods_have_no_code():
-    from workflow.lib.code_version import method_files
+    from brio_core.code_version import method_files
 
     methods = configuration().methods
     assert len(methods) == 21

@@ -59,6 +59,9 @@ def _variants(configuration: "Configuration", wanted: str | list) -> list[str]:
         return methods
     if wanted == "implemented":
         return [name for name in methods if not configuration.methods[name]["planned"]]
+    if wanted == "published":
+        known = (published_variant(name) for name in methods)
+        return [name for name in known if name in configuration.variants]
     allowed = configuration.settings["variants"]
     return [
         name
@@ -66,6 +69,11 @@ def _variants(configuration: "Configuration", wanted: str | list) -> list[str]:
         if configuration.variants[name][0] in methods
         and (allowed == "all" or name in methods or name in allowed)
     ]
+
+
+def published_variant(method: str) -> str:
+    """The name of a method with its authors' settings."""
+    return f"{method}-published"
 
 
 def _seeds(configuration: "Configuration", variant: str, wanted: str | list) -> list[int]:

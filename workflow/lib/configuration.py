@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from workflow.lib.cells import experiment_cells
+from workflow.lib.cells import experiment_cells, published_variant
 from workflow.lib.checks import (
     check_experiments,
     check_foreign,
@@ -39,11 +39,18 @@ class Configuration:
 
     @cached_property
     def variants(self) -> dict[str, tuple[str, dict]]:
-        """Every variant: its method and what it changes. A method is a variant of itself."""
+        """Every variant: its method and what it changes.
+
+        A method is a variant of itself, and so is one with its authors' settings.
+        """
         found = {}
         for name, method in self.methods.items():
             found[name] = (name, {"label": method["label"], "settings": {}})
             found.update({key: (name, value) for key, value in method["variants"].items()})
+            published = method["presets"].get("published")
+            if published:
+                change = {"label": f"{method['label']} (published)", "settings": published}
+                found[published_variant(name)] = (name, change)
         return found
 
     def method_of(self, variant: str) -> dict:

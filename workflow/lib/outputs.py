@@ -21,6 +21,8 @@ PROGRAMS = {
         "site_scores": ("sites",),
         "efficiency": ("summaries",),
         "block_length_table": ("summaries", "block_lengths"),
+        "ensemble_table": ("runs",),
+        "preset_table": ("summaries", "runs"),
         "roi_table": ("diagnostics",),
         "scan_length_table": ("diagnostics",),
     },
@@ -54,6 +56,8 @@ TABLE_WORDS = {
     "site_scores": ("experiment", "planned"),
     "efficiency": ("experiment", "planned"),
     "block_length_table": ("experiment", "planned"),
+    "ensemble_table": ("experiment",),
+    "preset_table": ("experiment",),
     "roi_table": ("experiment", "planned"),
     "scan_length_table": ("experiment", "planned"),
 }

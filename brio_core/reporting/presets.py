@@ -1,0 +1,85 @@
+"""The common budget or the authors' settings: what the validation subjects prefer."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import pandas as pd
+
+from brio_core.reporting.results import cohort_title, in_paper_order, ordered, protocol_title
+from brio_core.reporting.tables import Cell, Row, Table, percent
+
+PRESETS = ("common", "published")
+NONE = "–"
+
+
+def preset_rows(summaries: pd.DataFrame, metas: Sequence[dict]) -> pd.DataFrame:
+    """One row per cohort, protocol and method: AUC with both presets, and the better one.
+
+    The validation AUC is that of the selected checkpoint, averaged over folds and seeds; of equal
+    ones the common budget is preferred.
+    """
+    scores = {
+        (row["cohort"], row["protocol"], row["variant"]): row["auc_mean"]
+        for _, row in summaries.iterrows()
+    }
+    found: dict[tuple, dict] = {}
+    for meta in metas:
+        key = (meta["cohort"], meta["protocol"], meta["method"])
+        preset = "common" if meta["variant"] == meta["method"] else "published"
+        row = found.setdefault(key, {preset: [] for preset in PRESETS})
+        row |= {"group": meta["group"], f"{preset}_label": meta["label"]}
+        row[preset] += [fold["validation_auc"] for fold in meta["folds"]]
+        row[f"auc_{preset}"] = scores[(*key[:2], meta["variant"])]
+    rows = []
+    for (cohort, protocol, method), row in found.items():
+        validation = {preset: fmean(row[preset]) for preset in PRESETS if row[preset]}
+        rows.append(
+            {
+                "cohort": cohort,
+                "protocol": protocol,
+                "method": method,
+                "variant": method,
+                "group": row["group"],
+                "label": row.get("common_label", row.get("published_label")),
+                **{f"validation_{preset}": validation.get(preset) for preset in PRESETS},
+                **{f"auc_{preset}": row.get(f"auc_{preset}") for preset in PRESETS},
+                "preferred": max(validation, key=validation.get) if len(validation) > 1 else "",
+            }
+        )
+    return in_paper_order(pd.DataFrame(rows)).drop(columns="variant")
+
+
+def preset_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
+    """What :func:`preset_rows` found, cohorts one below the other."""
+    lines = []
+    for key in ordered(zip(rows["cohort"], rows["protocol"])):
+        name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
+        lines.append(Row((Cell(name),), heading=True))
+        own = rows[(rows["cohort"] == key[0]) & (rows["protocol"] == key[1])]
+        lines += [Row((Cell(row["label"]), *_cells(row))) for _, row in own.iterrows()]
+    return Table(
+        title=experiment.get("title", "Presets"),
+        caption=experiment.get("caption", ""),
+        columns=(
+            "Method", "Validation AUC, common", "Validation AUC, published",
+            "Test AUC, common", "Test AUC, published", "Preferred by validation",
+        ),
+        rows=tuple(lines),
+        notes=(
+            "Validation: the mean over folds of the checkpoint that the validation subjects chose, "
+            "so a little too high. Test: the mean over unseen sites; it decides nothing here. "
+            f"{NONE}: the authors' settings are the common ones, or are not known.",
+        ),
+        section="training",
+        left=(0, 5),
+    )  # fmt: skip
+
+
+def _cells(row: pd.Series) -> list[Cell]:
+    numbers = []
+    for what in ("validation", "auc"):
+        for preset in PRESETS:
+            value = row[f"{what}_{preset}"]
+            preferred = what == "validation" and preset == row["preferred"]
+            numbers.append(Cell(percent(value), bold=preferred))
+    return [*numbers, Cell(row["preferred"] or NONE)]
