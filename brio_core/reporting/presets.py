@@ -61,9 +61,9 @@ def preset_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
         title=experiment.get("title", "Presets"),
         caption=experiment.get("caption", ""),
         columns=(
-            "Method", "Validation AUC, common", "Validation AUC, published",
-            "Test AUC, common", "Test AUC, published", "Preferred by validation",
+            "Method", "Common", "Published", "Common", "Published", "Preferred by validation"
         ),
+        spans=(("", 1), ("Validation AUC", 2), ("Test AUC", 2), ("", 1)),
         rows=tuple(lines),
         notes=(
             "Validation: the mean over folds of the checkpoint that the validation subjects chose, "
