@@ -4,16 +4,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from brio_core.reporting.blocks import blocks
 from brio_core.reporting.paper import paper_method, read_efficiency
-from brio_core.reporting.results import (
-    FOREIGN,
-    cohort_title,
-    in_paper_order,
-    ordered,
-    protocol_title,
-)
+from brio_core.reporting.results import FOREIGN, in_paper_order, ordered
 from brio_core.reporting.results_table import VARIANT_WORDS
-from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table
+from brio_core.reporting.tables import NOT_RUN, Cell, Table
 
 COLUMNS = (
     "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "parameters",
@@ -48,12 +43,6 @@ def efficiency_rows(summaries: pd.DataFrame, planned: dict, paper: str | Path) -
 
 def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
     """What :func:`efficiency_rows` found, cohorts one below the other."""
-    lines = []
-    for key in ordered(zip(rows["cohort"], rows["protocol"])):
-        name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
-        lines.append(Row((Cell(name),), heading=True))
-        own = rows[(rows["cohort"] == key[0]) & (rows["protocol"] == key[1])]
-        lines += [Row((Cell(row["label"]), *_cells(row))) for _, row in own.iterrows()]
     return Table(
         title=experiment.get("title", "Cost of training"),
         caption=experiment.get("caption", ""),
@@ -61,7 +50,7 @@ def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Ta
             "Method", "Seconds per epoch", "Paper (s)", "Memory (GB)", "Paper (GB)",
             "Folds at once", "Epochs", "Parameters", "Whole cell", "Hardware",
         ),
-        rows=tuple(lines),
+        rows=blocks(rows, datasets, _cells),
         notes=(
             "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
             "the epochs of all its folds, which train together. Memory: the highest of all seeds, "

@@ -8,15 +8,10 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from brio_core.evaluation import score_folds
-from brio_core.reporting.results import (
-    cohort_title,
-    in_paper_order,
-    ordered,
-    protocol_title,
-    read_run,
-)
+from brio_core.reporting.blocks import blocks
+from brio_core.reporting.results import in_paper_order, ordered, read_run
 from brio_core.reporting.summary import IDENTITY, by_variant
-from brio_core.reporting.tables import Cell, Row, Table, percent, with_sd
+from brio_core.reporting.tables import Cell, Table, percent, with_sd
 
 
 def ensemble_rows(folders: Sequence[str | Path]) -> pd.DataFrame:
@@ -49,24 +44,12 @@ def _mean_probability(logits: np.ndarray) -> np.ndarray:
 
 def ensemble_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
     """What :func:`ensemble_rows` found, cohorts one below the other."""
-    lines = []
-    for key in ordered(zip(rows["cohort"], rows["protocol"])):
-        name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
-        lines.append(Row((Cell(name),), heading=True))
-        own = rows[(rows["cohort"] == key[0]) & (rows["protocol"] == key[1])]
-        for _, row in own.iterrows():
-            cells = [Cell(row["label"]), Cell(str(row["seeds"]))]
-            for score in ("auc", "acc"):
-                mean, sd = row[f"{score}_single"], row[f"{score}_single_sd"]
-                cells.append(Cell(percent(mean)) if pd.isna(sd) else with_sd(mean, sd))
-                cells.append(Cell(percent(row[f"{score}_together"])))
-            lines.append(Row(tuple(cells)))
     return Table(
         title=experiment.get("title", "Several seeds together"),
         caption=experiment.get("caption", ""),
         columns=("Method", "Seeds", "AUC, one seed", "AUC, all seeds", "ACC, one seed",
                  "ACC, all seeds"),
-        rows=tuple(lines),
+        rows=blocks(rows, datasets, _cells),
         notes=(
             "One seed: the mean over sites of one seed's score, then mean and standard deviation "
             "over seeds, which is what another seed would change. All seeds: scores of the mean of "
@@ -74,3 +57,12 @@ def ensemble_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Tabl
         ),
         section="comparison",
     )  # fmt: skip
+
+
+def _cells(row: pd.Series) -> list[Cell]:
+    cells = [Cell(str(row["seeds"]))]
+    for score in ("auc", "acc"):
+        mean, sd = row[f"{score}_single"], row[f"{score}_single_sd"]
+        cells.append(Cell(percent(mean)) if pd.isna(sd) else with_sd(mean, sd))
+        cells.append(Cell(percent(row[f"{score}_together"])))
+    return cells

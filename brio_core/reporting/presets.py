@@ -5,8 +5,9 @@ from statistics import fmean
 
 import pandas as pd
 
-from brio_core.reporting.results import cohort_title, in_paper_order, ordered, protocol_title
-from brio_core.reporting.tables import Cell, Row, Table, percent
+from brio_core.reporting.blocks import blocks
+from brio_core.reporting.results import in_paper_order
+from brio_core.reporting.tables import Cell, Table, percent
 
 PRESETS = ("common", "published")
 NONE = "–"
@@ -51,12 +52,6 @@ def preset_rows(summaries: pd.DataFrame, metas: Sequence[dict]) -> pd.DataFrame:
 
 def preset_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
     """What :func:`preset_rows` found, cohorts one below the other."""
-    lines = []
-    for key in ordered(zip(rows["cohort"], rows["protocol"])):
-        name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
-        lines.append(Row((Cell(name),), heading=True))
-        own = rows[(rows["cohort"] == key[0]) & (rows["protocol"] == key[1])]
-        lines += [Row((Cell(row["label"]), *_cells(row))) for _, row in own.iterrows()]
     return Table(
         title=experiment.get("title", "Presets"),
         caption=experiment.get("caption", ""),
@@ -64,7 +59,7 @@ def preset_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
             "Method", "Common", "Published", "Common", "Published", "Preferred by validation"
         ),
         spans=(("", 1), ("Validation AUC", 2), ("Test AUC", 2), ("", 1)),
-        rows=tuple(lines),
+        rows=blocks(rows, datasets, _cells),
         notes=(
             "Validation: the mean over folds of the checkpoint that the validation subjects chose, "
             "so a little too high. Test: the mean over unseen sites; it decides nothing here. "
