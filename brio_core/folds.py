@@ -49,6 +49,11 @@ class FoldStack:
         for name, value in self.persistent().items():
             value.copy_(state[name])
 
+    def keep(self, folds: Tensor) -> None:
+        """Drop all folds but these."""
+        self.parameters = {name: value[folds] for name, value in self.parameters.items()}
+        self.buffers = {name: value[folds] for name, value in self.buffers.items()}
+
     def single(self, verb: str, training: bool = False) -> Any:
         """One fold's function ``(parameters, buffers, *arguments)``, to be mapped over folds."""
         skeleton = self._training if training else self._evaluation

@@ -4,19 +4,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vmap
 
+from brio_core.batches import Batches
 from brio_core.folds import FoldStack, State
 from brio_core.methods.base import Batch, GradientMethod
 from brio_core.problem import Fold, Problem
 from brio_core.progress import Progress
 from brio_core.randomness import fold_in
 from brio_core.replay import Replay
-from brio_core.samplers import schedule, steps_per_epoch
-from brio_core.seeds import derive_seed, numpy_generator
+from brio_core.results import FoldResult
+from brio_core.seeds import derive_seed
 from brio_core.selection import ValidationAuc
 from brio_core.sources import FeatureStore, Sources
 
@@ -33,34 +33,16 @@ class GradientFit:
         self.settings = problem.settings
         self.method: type[GradientMethod] = problem.method
         device = problem.device
-        # Equal for all folds of the split file, whichever of them are in this group.
-        sizes = [len(fold.train) for fold in problem.folds]
-        n_sites = problem.n_sites(folds[0])
-        self.steps_per_epoch = steps_per_epoch(self.settings, sizes, 2 * n_sites)
-
-        self._replay = Replay(device)
         self.stack = FoldStack([problem.module(fold) for fold in folds])
         self.features = FeatureStore(
             self.stack, problem.inputs, self.method.features_are_shared, memory_budget
         )
-        self.sources = Sources(
-            problem,
-            [fold.train for fold in folds],
-            [fold.block_length for fold in folds],
-            self.features,
-            self._replay,
-        )
         self.optimiser = self._make_optimiser()
-        self._schedule, self._present = self._make_schedule()
-        self._label = torch.as_tensor(problem.label, device=device)
-        self._site = self._site_numbers()
+        self.batches = Batches(problem, folds)
+        self._meet_subjects()
         keys = [derive_seed(*problem.words(fold, "noise")) for fold in folds]
         self._keys = torch.tensor(keys, device=device)
         self._counter = torch.zeros(1, dtype=torch.int64, device=device)
-        self._totals: dict[str, Tensor] = {}
-        self._validation = ValidationAuc(
-            [fold.validation_groups for fold in folds], problem.label, device
-        )
 
         self.epoch = 0
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
@@ -71,29 +53,23 @@ class GradientFit:
         self.last_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
         self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
         self.history: list[dict[str, list[float]]] = []
+        self.finished: list[FoldResult] = []
 
-    def _make_schedule(self) -> tuple[Tensor, Tensor]:
-        cohort, label = self.problem.cohort, self.problem.label
-        steps = self.settings.epochs * self.steps_per_epoch
-        largest = max(len(fold.train) for fold in self.problem.folds)
-        rows, present = [], []
-        for fold in self.folds:
-            generator = numpy_generator(*self.problem.words(fold, "batches"))
-            here = schedule(
-                self.settings,
-                cohort.site[fold.train],
-                label[fold.train],
-                steps,
-                generator,
-                largest,
-            )
-            present.append(here >= 0)
-            rows.append(fold.train[np.where(here < 0, ~here, here)])
-        device = self.problem.device
-        return (
-            torch.as_tensor(np.stack(rows), device=device),
-            torch.as_tensor(np.stack(present), device=device),
+    def _meet_subjects(self) -> None:
+        """What belongs to the folds as they are now, and to no state that training changes."""
+        problem, folds = self.problem, self.folds
+        self._replay = Replay(problem.device)
+        self.sources = Sources(
+            problem,
+            [fold.train for fold in folds],
+            [fold.block_length for fold in folds],
+            self.features,
+            self._replay,
         )
+        self._validation = ValidationAuc(
+            [fold.validation_groups for fold in folds], problem.label, problem.device
+        )
+        self._totals: dict[str, Tensor] = {}
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.settings.optimiser]
@@ -116,32 +92,24 @@ class GradientFit:
         if settings.schedule == "constant":
             return
         first, last = settings.learning_rate, settings.final_learning_rate
-        done = self._counter[0] / (settings.epochs * self.steps_per_epoch)
+        done = self._counter[0] / (settings.epochs * self.batches.per_epoch)
         for group in self.optimiser.param_groups:
             group["lr"].copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
-
-    def _site_numbers(self) -> Tensor:
-        # Each fold counts its own training sites from 0; other subjects are never asked for.
-        site = self.problem.cohort.site
-        numbers = np.zeros((len(self.folds), len(site)), np.int64)
-        for index, fold in enumerate(self.folds):
-            numbers[index, fold.train] = np.unique(site[fold.train], return_inverse=True)[1]
-        return torch.as_tensor(numbers, device=self.problem.device)
 
     def run(self, save: Callable[["GradientFit"], None], title: str) -> None:
         """Train until the last epoch, or until every fold has lost its patience."""
         progress = Progress(title, self.settings.epochs, self.epoch)
-        while self.epoch < self.settings.epochs and bool(self.active.any()):
+        while self.epoch < self.settings.epochs and self._going_on():
             self.epoch += 1
             phase = self.method.phase(self.settings, self.epoch)
             if self.method.restarts(self.settings, self.epoch):
                 self._forget_moments()
             for total in self._totals.values():
                 total.zero_()
-            for step in range(self.steps_per_epoch):
-                number = (self.epoch - 1) * self.steps_per_epoch + step
+            for step in range(self.batches.per_epoch):
+                number = (self.epoch - 1) * self.batches.per_epoch + step
                 self.method.before_step(
-                    self.stack, self.sources, self.settings, number, self.steps_per_epoch
+                    self.stack, self.sources, self.settings, number, self.batches.per_epoch
                 )
                 self._replay(phase, partial(self._step, phase))
             self._epoch.fill_(self.epoch)
@@ -151,6 +119,37 @@ class GradientFit:
                 self.epoch, f"(best validation AUC {self.best_auc.clamp(min=0).mean():.3f})"
             )
             save(self)
+
+    def _going_on(self) -> bool:
+        """Whether any fold still trains. Once half of them have stopped, the others go on alone."""
+        going = self.active.nonzero().flatten()
+        if 0 < 2 * len(going) <= len(self.folds):
+            stopped = (~self.active).nonzero().flatten()
+            self.finished += [self._result(index) for index in stopped.tolist()]
+            self._keep(going)
+        return len(going) > 0
+
+    def _keep(self, folds: Tensor) -> None:
+        """Drop all folds but these; the numbers of those that stay are untouched."""
+        self.folds = [self.folds[index] for index in folds.tolist()]
+        self.stack.keep(folds)
+        self.features.keep(folds)
+        self.batches.keep(folds)
+        moments = self.optimiser.state_dict()
+        for state in moments["state"].values():
+            # The number of steps is one for all.
+            state.update({name: value[folds] for name, value in state.items() if value.dim()})
+        self.optimiser = self._make_optimiser()
+        self.optimiser.load_state_dict(moments)
+        self.best = {name: value[folds] for name, value in self.best.items()}
+        for name in ("_keys", "_auc", "best_auc", "best_epoch", "last_epoch", "active"):
+            setattr(self, name, getattr(self, name)[folds])
+        kept = folds.tolist()
+        self.history = [
+            {name: [values[index] for index in kept] for name, values in epoch.items()}
+            for epoch in self.history
+        ]
+        self._meet_subjects()
 
     def _forget_moments(self) -> None:
         # In place: captured CUDA graphs keep pointing at the same memory.
@@ -173,8 +172,7 @@ class GradientFit:
             return self.method.gradient(self.settings, loss, learnt, buffers, Batch(*batch))
 
         self._set_rate()
-        index = self._schedule.index_select(1, self._counter).squeeze(1)
-        present = self._present.index_select(1, self._counter).squeeze(1)
+        index, label, site = self.batches.take(self._counter)
         half = self.settings.precision == "bfloat16"
         with torch.autocast(self.problem.device.type, torch.bfloat16, enabled=half):
             gradients, (value, logs) = vmap(gradient)(
@@ -182,8 +180,8 @@ class GradientFit:
                 fixed,
                 self.stack.buffers,
                 self.features.gather(index),
-                self._label[index],
-                torch.where(present, self._site.gather(1, index), -1),
+                label,
+                site,
                 fold_in(self._keys, self._counter),
             )
         for name, parameter in self.stack.parameters.items():
@@ -220,14 +218,31 @@ class GradientFit:
             self.active &= waited < settings.patience
 
     def _record(self) -> None:
-        means = {name: total / self.steps_per_epoch for name, total in self._totals.items()}
+        means = {name: total / self.batches.per_epoch for name, total in self._totals.items()}
         columns = {"validation_auc": self._auc, **means}
         table = torch.stack([column.double() for column in columns.values()]).cpu().tolist()
         self.history.append(dict(zip(columns, table)))
 
+    def results(self) -> list[FoldResult]:
+        """The selected checkpoints of all folds, in no particular order."""
+        return self.finished + [self._result(index) for index in range(len(self.folds))]
+
+    def _result(self, index: int) -> FoldResult:
+        epochs = int(self.last_epoch[index])
+        return FoldResult(
+            self.folds[index].name,
+            {name: value[index].clone() for name, value in self.best.items()},
+            int(self.best_epoch[index]),
+            float(self.best_auc[index]),
+            epochs,
+            [{name: row[index] for name, row in epoch.items()} for epoch in self.history[:epochs]],
+        )
+
     def snapshot(self) -> dict[str, Any]:
         """All that is needed to go on from here with the same numbers."""
         return {
+            "folds": [fold.name for fold in self.folds],
+            "finished": [vars(result) for result in self.finished],
             "epoch": self.epoch,
             "state": self.stack.persistent(),
             "optimiser": self.optimiser.state_dict(),
@@ -241,6 +256,11 @@ class GradientFit:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot."""
+        self.finished = [FoldResult(**result) for result in snapshot["finished"]]
+        names = [fold.name for fold in self.folds]
+        if snapshot["folds"] != names:
+            kept = [names.index(name) for name in snapshot["folds"]]
+            self._keep(torch.tensor(kept, device=self.problem.device))
         self.epoch = snapshot["epoch"]
         self.stack.load(snapshot["state"])
         self.optimiser.load_state_dict(snapshot["optimiser"])
@@ -249,4 +269,4 @@ class GradientFit:
             self.best[name].copy_(value)
         for name in ("best_auc", "best_epoch", "last_epoch", "active"):
             getattr(self, name).copy_(snapshot[name])
-        self._counter.fill_(self.epoch * self.steps_per_epoch)
+        self._counter.fill_(self.epoch * self.batches.per_epoch)

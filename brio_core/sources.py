@@ -200,6 +200,11 @@ class FeatureStore:
                 cache[name][:, rows] = value
         return cache
 
+    def keep(self, folds: Tensor) -> None:
+        """Drop all folds but these, as the stack has done."""
+        if self._cache is not None and not self._shared:
+            self._cache = {name: value[folds] for name, value in self._cache.items()}
+
     def gather(self, index: Tensor) -> dict[str, Tensor]:
         """Features of subjects ``index`` (F, B), with a leading fold axis."""
         if self._cache is None:

@@ -208,14 +208,4 @@ def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) ->
     title = f"{problem.variant} seed {problem.seed}, {len(group)} folds"
     fit.run(lambda fit: checkpoints.save(names, fit.snapshot()), title)
     checkpoints.save(names, fit.snapshot(), always=True)
-    return [
-        FoldResult(
-            fold.name,
-            {name: value[index] for name, value in fit.best.items()},
-            int(fit.best_epoch[index]),
-            float(fit.best_auc[index]),
-            int(fit.last_epoch[index]),
-            [{name: row[index] for name, row in epoch.items()} for epoch in fit.history],
-        )
-        for index, fold in enumerate(group)
-    ]
+    return fit.results()

@@ -89,6 +89,53 @@ def test_patience_stops_a_fold(tmp_path):
         assert result.epochs == min(30, result.selected_epoch + 2)
 
 
+@pytest.mark.parametrize("name", ["gcn", "core", "brio"])
+def test_folds_that_have_stopped_are_not_trained_on(name, tmp_path, monkeypatch):
+    """Those that go on alone end with the numbers that they have beside the others."""
+    settings = {"epochs": 16, "patience": 2, "learning_rate": 3e-3}
+    problem, _ = make_problem(name, **settings)
+    trained = []
+    step = GradientFit._step
+
+    def counted(run, phase):
+        trained.append(len(run.folds))
+        step(run, phase)
+
+    monkeypatch.setattr(GradientFit, "_step", counted)
+    alone = train_all(problem, tmp_path / "alone")
+    assert trained[0] == len(problem.folds) and trained[-1] <= len(problem.folds) / 2
+    monkeypatch.setattr(GradientFit, "_going_on", lambda run: bool(run.active.any()))
+    together = train_all(problem, tmp_path / "together")
+    for one, other in zip(alone, together):
+        assert one.name == other.name
+        assert (one.epochs, one.selected_epoch) == (other.epochs, other.selected_epoch)
+        assert len(one.history) == one.epochs == len(other.history)
+        for key, value in one.state.items():
+            torch.testing.assert_close(value, other.state[key], rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_that_was_killed_after_folds_have_stopped_ends_alike(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(run):
+        checkpoints.save(names, run.snapshot(), always=True)
+        if run.finished:
+            raise Killed
+
+    settings = {"epochs": 16, "patience": 2, "first_epoch": 1, "learning_rate": 3e-3}
+    problem, _ = make_problem("gcn", **settings)
+    names = [fold.name for fold in problem.folds]
+    undisturbed = train_all(problem, tmp_path / "undisturbed")
+    checkpoints = training.Checkpoints(tmp_path / "killed", "test", 1e9)
+    with pytest.raises(Killed):
+        GradientFit(problem, problem.folds, 1 << 30).run(kill, "test")
+    problem, _ = make_problem("gcn", **settings)
+    for one, other in zip(undisturbed, training.train(problem, checkpoints, None)):
+        assert (one.name, one.history) == (other.name, other.history)
+        assert all(torch.equal(value, other.state[key]) for key, value in one.state.items())
+
+
 def train_all(problem, folder, group_size=None):
     return training.train(problem, training.Checkpoints(folder, "test", 1e9), group_size)
 
@@ -257,7 +304,7 @@ def test_the_learning_rate_follows_half_a_cosine():
 
     run._step = watched
     run.run(lambda _: None, "test")
-    total = 4 * run.steps_per_epoch
+    total = 4 * run.batches.per_epoch
     expected = 1e-3 + 0.5 * 9e-3 * (1 + np.cos(np.pi * np.arange(total) / total))
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 

@@ -103,6 +103,6 @@ def test_any_sampler_will_do(sampler):
     # Four subjects per class cannot fill eight places: half of a batch of sites are stand-ins.
     problem, _ = make_problem("coral", folds=slice(0, 1), sampler=sampler, subjects_per_cell=8)
     run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
-    assert bool(run._present.all()) == (sampler != "sites")
+    assert bool(run.batches._present.all()) == (sampler != "sites")
     run.run(lambda _: None, "test")
     assert all(torch.isfinite(value).all() for value in run.stack.state().values())

@@ -146,12 +146,12 @@ class TestGradientMethod:
     def test_loss_is_pure_given_the_key(self, name):
         problem, _ = make_problem(name)
         run = GradientFit(problem, problem.folds[:1], memory_budget=1 << 30)
-        index = run._schedule[:, 0]
+        index, label, site = run.batches.take(torch.tensor([0]))
         phase = run.method.phase(problem.settings, 1)
         batch = Batch(
             {key: value[0] for key, value in run.features.gather(index).items()},
-            run._label[index][0],
-            run._site.gather(1, index)[0],
+            label[0],
+            site[0],
             torch.tensor(7),
         )
         module = problem.module(problem.folds[0]).train()

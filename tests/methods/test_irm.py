@@ -128,7 +128,7 @@ def test_the_optimiser_forgets_at_the_switch():
 
     run = fit(penalty_weight=100.0, warmup_share=0.34)
     run.run(note, "test")
-    per_epoch = run.steps_per_epoch
+    per_epoch = run.batches.per_epoch
     assert [steps[epoch] // per_epoch for epoch in range(1, 7)] == [1, 2, 1, 2, 3, 4]
 
 
