@@ -1,7 +1,9 @@
 """Additive scores of listed edges: no tensor of the size (edges x hidden units) is written.
 
-A program works through the edges of one graph, whose nodes then stay in the nearest cache. The
-backward pass goes node by node through a node's own edges, so nothing is added by atomics.
+A program works through the edges of one graph, whose nodes then stay in the nearest cache, and
+notes in one bit per unit which units of an edge are open. The backward pass needs no more of an
+edge than these bits; it goes node by node through a node's own edges, so nothing is added by
+atomics.
 """
 
 import torch
@@ -15,9 +17,20 @@ BACKWARD = (2048, 2, 1)
 
 
 @triton.jit
+def _relu_sum(inputs, scale, unit, opened, listed, WORDS: tl.constexpr):
+    """Scores of some edges; which units are open is noted, 32 in a word."""
+    bit = tl.full(unit.shape, 1, tl.int32) << (unit % 32)
+    for word in tl.static_range(WORDS):
+        here = (inputs > 0) & (unit // 32 == word)[None, :]
+        tl.store(opened + word, tl.sum(tl.where(here, bit[None, :], 0), 1), mask=listed)
+    return tl.sum(tl.maximum(inputs, 0.0) * scale[None, :], 1)
+
+
+@triton.jit
 def _scores(
-    sender, receiver, weight, pairs, starts, out, graphs_per_weight, graphs_per_fold, p, d, e,
-    EDGES: tl.constexpr, UNITS: tl.constexpr,
+    sender, receiver, weight, pairs, starts, out, opened,
+    graphs_per_weight, graphs_per_fold, p, d, e,
+    EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
     row = graph // graphs_per_fold * graphs_per_weight + graph % graphs_per_weight
@@ -28,6 +41,7 @@ def _scores(
     receiver += graph * p * d
     pairs += row * 2 * e
     out += graph * 2 * e
+    opened += graph * 2 * e * WORDS
     for start in range(tl.program_id(1) * EDGES, count, tl.num_programs(1) * EDGES):
         place = start + tl.arange(0, EDGES)
         listed = place < count
@@ -36,19 +50,30 @@ def _scores(
         inside = listed[:, None] & (unit < d)[None, :]
         there = tl.load(sender + i + unit[None, :], mask=inside, other=0.0)
         there += tl.load(receiver + j + unit[None, :], mask=inside, other=0.0)
-        total = tl.sum(tl.maximum(there, 0.0) * scale[None, :], 1)
+        total = _relu_sum(there, scale, unit, opened + place * WORDS, listed, WORDS)
         tl.store(out + place, total, mask=listed)
         back = tl.load(sender + j + unit[None, :], mask=inside, other=0.0)
         back += tl.load(receiver + i + unit[None, :], mask=inside, other=0.0)
-        total = tl.sum(tl.maximum(back, 0.0) * scale[None, :], 1)
+        total = _relu_sum(back, scale, unit, opened + (e + place) * WORDS, listed, WORDS)
         tl.store(out + e + place, total, mask=listed)
 
 
 @triton.jit
+def _through(opened, grad, place, listed, unit, WORDS: tl.constexpr):
+    """The gradients of some edges for every unit that is open, zero for the others."""
+    words = tl.load(opened + place * WORDS, mask=listed, other=0)[:, None]
+    for word in tl.static_range(1, WORDS):
+        next_words = tl.load(opened + place * WORDS + word, mask=listed, other=0)[:, None]
+        words = tl.where((unit // 32 == word)[None, :], next_words, words)
+    above = tl.load(grad + place, mask=listed, other=0.0)[:, None]
+    return tl.where((words >> (unit % 32)[None, :]) & 1 != 0, above, 0.0)
+
+
+@triton.jit
 def _backward(
-    sender, receiver, weight, order, neighbours, starts, grad, to_sender, to_receiver, to_weight,
+    sender, receiver, weight, opened, order, starts, grad, to_sender, to_receiver, to_weight,
     graphs_per_weight, graphs_per_fold, p, d, e,
-    EDGES: tl.constexpr, UNITS: tl.constexpr,
+    EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
     row = graph // graphs_per_fold * graphs_per_weight + graph % graphs_per_weight
@@ -59,37 +84,28 @@ def _backward(
     to_sender += graph * p * d
     to_receiver += graph * p * d
     grad += graph * 2 * e
+    opened += graph * 2 * e * WORDS
     order += row * 2 * e
-    neighbours += row * 2 * e
     starts += row * (p + 1)
     weight_sum = tl.zeros((UNITS,), tl.float32)
     for node in range(tl.program_id(1), p, tl.num_programs(1)):
-        own = node * d + unit
-        sending = tl.load(sender + own, mask=unit < d, other=0.0)
-        receiving = tl.load(receiver + own, mask=unit < d, other=0.0)
         first, last = tl.load(starts + node), tl.load(starts + node + 1)
         # Per unit, the gradients of all edges of the node whose unit is open.
-        sent = tl.zeros((EDGES, UNITS), tl.float32)
-        received = tl.zeros((EDGES, UNITS), tl.float32)
+        sent = tl.zeros((UNITS,), tl.float32)
+        received = tl.zeros((UNITS,), tl.float32)
         for start in range(first, last, EDGES):
             step = start + tl.arange(0, EDGES)
             listed = step < last
             place = tl.load(order + step, mask=listed, other=0)
-            other = tl.load(neighbours + step, mask=listed, other=0)
-            other = other[:, None] * d + unit[None, :]
-            inside = listed[:, None] & (unit < d)[None, :]
-            leaving = tl.load(grad + place, mask=listed, other=0.0)
+            sent += tl.sum(_through(opened, grad, place, listed, unit, WORDS), 0)
             opposite = tl.where(place < e, place + e, place - e)
-            arriving = tl.load(grad + opposite, mask=listed, other=0.0)
-            there = sending[None, :] + tl.load(receiver + other, mask=inside, other=0.0)
-            sent += tl.where(there > 0, leaving[:, None], 0.0)
-            back = receiving[None, :] + tl.load(sender + other, mask=inside, other=0.0)
-            received += tl.where(back > 0, arriving[:, None], 0.0)
-        sent_sum, received_sum = tl.sum(sent, 0), tl.sum(received, 0)
-        tl.store(to_sender + own, sent_sum * scale, mask=unit < d)
-        tl.store(to_receiver + own, received_sum * scale, mask=unit < d)
+            received += tl.sum(_through(opened, grad, opposite, listed, unit, WORDS), 0)
+        own = node * d + unit
+        tl.store(to_sender + own, sent * scale, mask=unit < d)
+        tl.store(to_receiver + own, received * scale, mask=unit < d)
         # relu(x) = x [x > 0], so the weights' gradient follows from the same sums.
-        weight_sum += sending * sent_sum + receiving * received_sum
+        weight_sum += tl.load(sender + own, mask=unit < d, other=0.0) * sent
+        weight_sum += tl.load(receiver + own, mask=unit < d, other=0.0) * received
     target = (graph * tl.num_programs(1) + tl.program_id(1)) * d + unit
     tl.store(to_weight + target, weight_sum, mask=unit < d)
 
@@ -102,38 +118,44 @@ def _sizes(sender: Tensor, pairs: Tensor) -> tuple[int, ...]:
     return graphs, batch, graphs // folds, p, d, pairs.shape[-1] // 2
 
 
+def _tile(d: int, numbers: int) -> dict[str, int]:
+    """Edges and units of a tile, and the words that hold a bit for each unit."""
+    units = triton.next_power_of_2(d)
+    return {"EDGES": max(1, numbers // units), "UNITS": units, "WORDS": triton.cdiv(units, 32)}
+
+
 def scores(
     sender: Tensor, receiver: Tensor, weight: Tensor, pairs: Tensor, starts: Tensor
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """``sum_k w_k relu(s_ik + r_jk)`` of all listed edges, (*F, *K, B, 2E); zero in empty places.
 
-    Nodes (*F, *K, B, P, D), weight (*F, *K, D), lists (*F, B, .), all contiguous.
+    Nodes (*F, *K, B, P, D), weight (*F, *K, D), lists (*F, B, .), all contiguous. Also the bits of
+    open units (*F, *K, B, 2E, words), which are not set in empty places.
     """
     graphs, *sizes = _sizes(sender, pairs)
-    units = triton.next_power_of_2(sender.shape[-1])
-    out = sender.new_zeros(*sender.shape[:-2], pairs.shape[-1])
     tile, parts, warps = FORWARD
+    shape = _tile(sender.shape[-1], tile)
+    out = sender.new_zeros(*sender.shape[:-2], pairs.shape[-1])
+    opened = torch.empty((*out.shape, shape["WORDS"]), dtype=torch.int32, device=out.device)
     _scores[(graphs, parts)](
-        sender, receiver, weight, pairs, starts, out, *sizes,
-        EDGES=max(1, tile // units), UNITS=units, num_warps=warps,
-    )  # fmt: skip
-    return out
+        sender, receiver, weight, pairs, starts, out, opened, *sizes, **shape, num_warps=warps
+    )
+    return out, opened
 
 
 def gradients(
-    sender: Tensor, receiver: Tensor, weight: Tensor, order: Tensor, neighbours: Tensor,
+    sender: Tensor, receiver: Tensor, weight: Tensor, opened: Tensor, order: Tensor,
     starts: Tensor, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of both sides of the nodes and of the weight."""
     graphs, *sizes = _sizes(sender, order)
-    units = triton.next_power_of_2(sender.shape[-1])
     to_sender, to_receiver = torch.empty_like(sender), torch.empty_like(receiver)
     tile, parts, warps = BACKWARD
     to_weight = sender.new_empty(graphs, parts, sender.shape[-1])
     _backward[(graphs, parts)](
-        sender, receiver, weight, order, neighbours, starts, grad,
+        sender, receiver, weight, opened, order, starts, grad,
         to_sender, to_receiver, to_weight, *sizes,
-        EDGES=max(1, tile // units), UNITS=units, num_warps=warps,
+        **_tile(sender.shape[-1], tile), num_warps=warps,
     )  # fmt: skip
     # Summing the parts in a fixed order keeps the result the same in every run.
     parts = to_weight.view(*weight.shape[:-1], -1, weight.shape[-1])

@@ -19,14 +19,13 @@ class EdgeLists(NamedTuple):
 
     ``pairs`` (B, 2E): flat index of each directed edge in (P, P), 0 in places left empty.
     ``slots`` (B, P * P): the undirected place of each pair of nodes, E where there is no edge.
-    ``order``, ``neighbours`` (B, 2E): places sorted by sender, and the receivers there; those of
-    node i are from ``starts`` (B, P + 1) [i] to [i + 1].
+    ``order`` (B, 2E): places sorted by sender; those of node i are from ``starts`` (B, P + 1) [i]
+    to [i + 1].
     """
 
     pairs: Tensor
     slots: Tensor
     order: Tensor
-    neighbours: Tensor
     starts: Tensor
 
     @classmethod
@@ -84,9 +83,9 @@ def list_edges(mask: Tensor, density: float) -> EdgeLists:
     pairs = torch.cat([first, second], -1)
     place = torch.where(upper, upper.cumsum(-1) - 1, n_places).view_as(mask)
     slots = torch.minimum(place, place.mT).flatten(-2)
-    ordered, order = torch.where(pairs > 0, pairs, nowhere).sort(-1)
+    order = torch.where(pairs > 0, pairs, nowhere).argsort(-1)
     starts = functional.pad(mask.sum(-1).cumsum(-1), (1, 0))
-    return EdgeLists(pairs, slots, order.int(), (ordered % n_rois).int(), starts.int())
+    return EdgeLists(pairs, slots, order.int(), starts.int())
 
 
 def _gather(values: Tensor, index: Tensor) -> Tensor:

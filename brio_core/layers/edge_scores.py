@@ -1,8 +1,7 @@
 """A one-hidden-layer network on edges, without a hidden layer per edge in memory.
 
 The first linear layer of ``[h_i ; h_j]`` is ``s_i + r_j``, so the score of an edge i -> j is
-``sum_k w_k relu(s_ik + r_jk)``. Backward needs no more than which units are open, and finds that
-out again.
+``sum_k w_k relu(s_ik + r_jk)``. Backward needs no more than which units are open: a bit for each.
 """
 
 import torch
@@ -20,8 +19,8 @@ def edge_scores(sender: Tensor, receiver: Tensor, weight: Tensor, edges: EdgeLis
     experts or without one.
     """
     if kernels.usable(sender):
-        lists = (edges.pairs, edges.order, edges.neighbours, edges.starts)
-        return EdgeScores.apply(sender, receiver, weight, *lists).unflatten(-1, (2, -1))
+        lists = (edges.pairs, edges.order, edges.starts)
+        return EdgeScores.apply(sender, receiver, weight, *lists)[0].unflatten(-1, (2, -1))
     return edges.collect(PairScores.apply(sender, receiver, weight))
 
 
@@ -32,10 +31,10 @@ def _beside(weight: Tensor, side: Tensor) -> Tensor:
 
 
 class EdgeScores(torch.autograd.Function):
-    """Listed edges only, by fused kernels."""
+    """Listed edges only, by fused kernels; beside the scores, which units of an edge are open."""
 
     @staticmethod
-    def forward(sender, receiver, weight, pairs, order, neighbours, starts):
+    def forward(sender, receiver, weight, pairs, order, starts):
         from brio_core.kernels.edge_scores import scores
 
         inputs = (sender, receiver, weight, pairs, starts)
@@ -44,15 +43,16 @@ class EdgeScores(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         sender, receiver, weight, _, *lists = inputs
-        ctx.save_for_backward(sender, receiver, weight, *lists)
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(sender, receiver, weight, output[1], *lists)
 
     @staticmethod
-    def backward(ctx, grad):
-        return *_EdgeScoresBackward.apply(*ctx.saved_tensors, grad), None, None, None, None
+    def backward(ctx, grad, _):
+        return *_EdgeScoresBackward.apply(*ctx.saved_tensors, grad), None, None, None
 
     @staticmethod
     def vmap(info, in_dims, *tensors):
-        return EdgeScores.apply(*to_front(info, in_dims, tensors)), 0
+        return EdgeScores.apply(*to_front(info, in_dims, tensors)), (0, 0)
 
 
 class _EdgeScoresBackward(torch.autograd.Function):
