@@ -29,16 +29,19 @@ def _relu_sum(inputs, scale, unit, opened, listed, WORDS: tl.constexpr):
 @triton.jit
 def _scores(
     sender, receiver, weight, pairs, starts, out, opened,
-    graphs_per_weight, graphs_per_fold, p, d, e,
+    batch, experts, p, d, e,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
-    row = graph // graphs_per_fold * graphs_per_weight + graph % graphs_per_weight
+    row = graph // (experts * batch) * batch + graph % batch
     unit = tl.arange(0, UNITS)
-    scale = tl.load(weight + graph // graphs_per_weight * d + unit, mask=unit < d, other=0.0)
+    scale = tl.load(weight + graph // batch * d + unit, mask=unit < d, other=0.0)
+    # The experts of a node stand side by side.
+    nodes = (row * p * experts + graph // batch % experts) * d
+    stride = experts * d
     count = tl.load(starts + row * (p + 1) + p) // 2
-    sender += graph * p * d
-    receiver += graph * p * d
+    sender += nodes
+    receiver += nodes
     pairs += row * 2 * e
     out += graph * 2 * e
     opened += graph * 2 * e * WORDS
@@ -46,7 +49,7 @@ def _scores(
         place = start + tl.arange(0, EDGES)
         listed = place < count
         flat = tl.load(pairs + place, mask=listed, other=0).to(tl.int32)
-        i, j = (flat // p)[:, None] * d, (flat % p)[:, None] * d
+        i, j = (flat // p)[:, None] * stride, (flat % p)[:, None] * stride
         inside = listed[:, None] & (unit < d)[None, :]
         there = tl.load(sender + i + unit[None, :], mask=inside, other=0.0)
         there += tl.load(receiver + j + unit[None, :], mask=inside, other=0.0)
@@ -72,17 +75,20 @@ def _through(opened, grad, place, listed, unit, WORDS: tl.constexpr):
 @triton.jit
 def _backward(
     sender, receiver, weight, opened, order, starts, grad, to_sender, to_receiver, to_weight,
-    graphs_per_weight, graphs_per_fold, p, d, e,
+    batch, experts, p, d, e,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
-    row = graph // graphs_per_fold * graphs_per_weight + graph % graphs_per_weight
+    row = graph // (experts * batch) * batch + graph % batch
     unit = tl.arange(0, UNITS)
-    scale = tl.load(weight + graph // graphs_per_weight * d + unit, mask=unit < d, other=0.0)
-    sender += graph * p * d
-    receiver += graph * p * d
-    to_sender += graph * p * d
-    to_receiver += graph * p * d
+    scale = tl.load(weight + graph // batch * d + unit, mask=unit < d, other=0.0)
+    # The experts of a node stand side by side.
+    nodes = (row * p * experts + graph // batch % experts) * d
+    stride = experts * d
+    sender += nodes
+    receiver += nodes
+    to_sender += nodes
+    to_receiver += nodes
     grad += graph * 2 * e
     opened += graph * 2 * e * WORDS
     order += row * 2 * e
@@ -100,7 +106,7 @@ def _backward(
             sent += tl.sum(_through(opened, grad, place, listed, unit, WORDS), 0)
             opposite = tl.where(place < e, place + e, place - e)
             received += tl.sum(_through(opened, grad, opposite, listed, unit, WORDS), 0)
-        own = node * d + unit
+        own = node * stride + unit
         tl.store(to_sender + own, sent * scale, mask=unit < d)
         tl.store(to_receiver + own, received * scale, mask=unit < d)
         # relu(x) = x [x > 0], so the weights' gradient follows from the same sums.
@@ -110,12 +116,12 @@ def _backward(
     tl.store(to_weight + target, weight_sum, mask=unit < d)
 
 
-def _sizes(sender: Tensor, pairs: Tensor) -> tuple[int, ...]:
-    """Number of graphs, graphs per weight and per fold, P, D and E."""
-    p, d = sender.shape[-2:]
-    graphs, batch = sender.numel() // (p * d), pairs.shape[-2]
-    folds = pairs.numel() // (batch * pairs.shape[-1])
-    return graphs, batch, graphs // folds, p, d, pairs.shape[-1] // 2
+def _sizes(sender: Tensor, lists: Tensor, starts: Tensor) -> tuple[int, ...]:
+    """Number of graphs, graphs per expert and fold, experts, P, D and E."""
+    batch, p, d = lists.shape[-2], starts.shape[-1] - 1, sender.shape[-1]
+    graphs = sender.numel() // (p * d)
+    experts = graphs * lists.shape[-1] // lists.numel()
+    return graphs, batch, experts, p, d, lists.shape[-1] // 2
 
 
 def _tile(d: int, numbers: int) -> dict[str, int]:
@@ -129,13 +135,13 @@ def scores(
 ) -> tuple[Tensor, Tensor]:
     """``sum_k w_k relu(s_ik + r_jk)`` of all listed edges, (*F, *K, B, 2E); zero in empty places.
 
-    Nodes (*F, *K, B, P, D), weight (*F, *K, D), lists (*F, B, .), all contiguous. Also the bits of
+    Nodes (*F, B, P, *K, D), weight (*F, *K, D), lists (*F, B, .), all contiguous. Also the bits of
     open units (*F, *K, B, 2E, words), which are not set in empty places.
     """
-    graphs, *sizes = _sizes(sender, pairs)
+    graphs, *sizes = _sizes(sender, pairs, starts)
     tile, parts, warps = FORWARD
     shape = _tile(sender.shape[-1], tile)
-    out = sender.new_zeros(*sender.shape[:-2], pairs.shape[-1])
+    out = sender.new_zeros(*weight.shape[:-1], *pairs.shape[-2:])
     opened = torch.empty((*out.shape, shape["WORDS"]), dtype=torch.int32, device=out.device)
     _scores[(graphs, parts)](
         sender, receiver, weight, pairs, starts, out, opened, *sizes, **shape, num_warps=warps
@@ -148,7 +154,7 @@ def gradients(
     starts: Tensor, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of both sides of the nodes and of the weight."""
-    graphs, *sizes = _sizes(sender, order)
+    graphs, *sizes = _sizes(sender, order, starts)
     to_sender, to_receiver = torch.empty_like(sender), torch.empty_like(receiver)
     tile, parts, warps = BACKWARD
     to_weight = sender.new_empty(graphs, parts, sender.shape[-1])

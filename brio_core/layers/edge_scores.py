@@ -15,12 +15,14 @@ from brio_core.layers.edge_lists import EdgeLists
 def edge_scores(sender: Tensor, receiver: Tensor, weight: Tensor, edges: EdgeLists) -> Tensor:
     """Scores of both directions of all edges, (*K, B, 2, E); zero in empty places.
 
-    ``sender`` and ``receiver`` are (*K, B, P, D) and ``weight`` (*K, D), with an axis K of
+    ``sender`` and ``receiver`` are (B, P, *K, D) and ``weight`` (*K, D), with an axis K of
     experts or without one.
     """
     if kernels.usable(sender):
         lists = (edges.pairs, edges.order, edges.starts)
         return EdgeScores.apply(sender, receiver, weight, *lists)[0].unflatten(-1, (2, -1))
+    if weight.ndim > 1:
+        sender, receiver = sender.movedim(-2, 0), receiver.movedim(-2, 0)
     return edges.collect(PairScores.apply(sender, receiver, weight))
 
 
@@ -76,7 +78,7 @@ class _EdgeScoresBackward(torch.autograd.Function):
 
 
 class PairScores(torch.autograd.Function):
-    """All pairs of nodes, one hidden unit after the other: the plain twin."""
+    """All pairs of nodes (*K, B, P, D), one hidden unit after the other: the plain twin."""
 
     @staticmethod
     def forward(sender, receiver, weight):

@@ -31,13 +31,17 @@ class ExpertLinear(nn.Module):
         return _add_bias(self.project(values), self.bias)
 
 
-def share(values: Tensor, weight: Tensor) -> Tensor:
-    """The same values (..., d) under every expert's weight (K, d, e), as (K, ..., e)."""
+def side_by_side(values: Tensor, weight: Tensor) -> Tensor:
+    """The same values (..., d) under every expert's weight (K, d, e), as (..., K, e)."""
     experts, _, after = weight.shape
     # One wide product: repeating the values would cost their size once per expert. Unlike a
     # transposition, unbinding gives the weight a contiguous gradient, which a fused Adam wants.
-    wide = values @ torch.cat(weight.unbind(), -1)
-    return wide.unflatten(-1, (experts, after)).movedim(-2, 0).contiguous()
+    return (values @ torch.cat(weight.unbind(), -1)).unflatten(-1, (experts, after))
+
+
+def share(values: Tensor, weight: Tensor) -> Tensor:
+    """The same as (K, ..., e), a copy of its own for every expert."""
+    return side_by_side(values, weight).movedim(-2, 0).contiguous()
 
 
 def _add_bias(values: Tensor, bias: Tensor | None) -> Tensor:

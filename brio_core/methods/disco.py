@@ -24,7 +24,7 @@ from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
 from brio_core.layers.edge_scores import edge_scores
 from brio_core.layers.entmax import entmax
-from brio_core.layers.experts import ExpertGin, ExpertLinear, SlowLinear, share
+from brio_core.layers.experts import ExpertGin, ExpertLinear, SlowLinear, side_by_side
 from brio_core.methods.base import Batch, Features, GradientMethod, GradientSettings, check_choice
 
 WARM_UP, ROUTED = "warm-up", "routed"
@@ -92,8 +92,9 @@ class EdgeSelector(nn.Module):
     def forward(self, nodes: Tensor, edges: EdgeLists, key: Tensor | None) -> Tensor:
         """Masks on undirected edges (K, B, E); random with a key."""
         send, receive = self.first.weight.chunk(2, 1)
-        sender = share(nodes, send) + self.first.bias[:, None, None]
-        scores = edge_scores(sender, share(nodes, receive), self.last.weight.squeeze(-1), edges)
+        sender = side_by_side(nodes, send) + self.first.bias
+        receiver = side_by_side(nodes, receive)
+        scores = edge_scores(sender, receiver, self.last.weight.squeeze(-1), edges)
         bias = self.last.bias.squeeze(-1)
         return binary_masks(scores, bias, edges, key, MASKS, self.noise, self.temperature)
 

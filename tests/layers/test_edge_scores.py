@@ -13,6 +13,8 @@ DENSITY = 0.2
 
 def plain(sender, receiver, weight, edges):
     """The same with the hidden layer of every pair in memory."""
+    if sender.ndim > edges.pairs.ndim + 1:
+        sender, receiver = sender.movedim(-2, -4), receiver.movedim(-2, -4)
     hidden = (sender[..., :, None, :] + receiver[..., None, :, :]).relu()
     ones = [1] * (hidden.ndim - weight.ndim)
     scores = (hidden * weight.view(*weight.shape[:-1], *ones, weight.shape[-1])).sum(-1)
@@ -26,7 +28,7 @@ def example(folds=(), experts=(), graphs=3, rois=9, units=5):
     fc = draw(*folds, graphs, rois, rois)
     edges = list_edges(subject_graph(fc + fc.mT, DENSITY), DENSITY)
     lead = (*folds, *experts)
-    sides = [draw(*lead, graphs, rois, units) for _ in range(2)]
+    sides = [draw(*folds, graphs, rois, *experts, units) for _ in range(2)]
     above = draw(*lead, graphs, 2, edges.pairs.shape[-1] // 2)
     return sides[0], sides[1], draw(*lead, units), above, edges
 
