@@ -4,6 +4,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,7 @@ class Size:
     frames: tuple[int, int] = (78, 316)
 
 
+@cache
 def make_cohort(size: Size) -> tuple[Cohort, np.ndarray]:
     """Smoothed noise with unequal sites and scan lengths, and balanced labels."""
     generator = np.random.default_rng(0)
