@@ -200,12 +200,16 @@ def _free_memory(device: torch.device) -> None:
 
 def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) -> list[FoldResult]:
     names = [fold.name for fold in group]
+    left = checkpoints.load(names, problem.device) or {}
+    if "results" in left:
+        return [FoldResult(**result) for result in left["results"]]
     fit = GradientFit(problem, group, problem.memory_budget)
-    left = checkpoints.load(names, problem.device)
-    if left is not None:
+    if left:
         fit.restore(left)
         print(f"continuing after epoch {fit.epoch}", file=sys.stderr)
     title = f"{problem.variant} seed {problem.seed}, {len(group)} folds"
     fit.run(lambda fit: checkpoints.save(names, fit.snapshot()), title)
-    checkpoints.save(names, fit.snapshot(), always=True)
-    return fit.results()
+    results = fit.results()
+    # A quarter of what going on would need: other groups and settings may be left to train.
+    checkpoints.save(names, {"results": [vars(result) for result in results]}, always=True)
+    return results
