@@ -7,7 +7,10 @@ import triton.language as tl
 from brio_core.kernels.mapping import to_front
 from brio_core.kernels.uniform import draw
 
+# Numbers in a tile; in the backward pass, its widest row, and how often a program moves on.
 BLOCK = 1024
+COLUMNS = 256
+ROUNDS = 32
 
 
 @triton.jit
@@ -24,12 +27,24 @@ def _forward(values, bias, keys, out, count, width, rate, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _backward(out, grad, to_values, count, rate, BLOCK: tl.constexpr):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < count
-    passes = tl.load(out + place, mask=inside, other=0.0) > 0
-    above = tl.load(grad + place, mask=inside, other=0.0)
-    tl.store(to_values + place, tl.where(passes, above / (1.0 - rate), 0.0), mask=inside)
+def _backward(
+    out, grad, to_values, to_bias, rows, width, rate,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, ROUNDS: tl.constexpr,
+):  # fmt: skip
+    part, fold = tl.program_id(0), tl.program_id(2).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for turn in range(ROUNDS):
+        row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
+        inside = (row < rows)[:, None] & (column < width)[None, :]
+        offset = (fold * rows + row[:, None]) * width + column[None, :]
+        passes = tl.load(out + offset, mask=inside, other=0.0) > 0
+        above = tl.load(grad + offset, mask=inside, other=0.0)
+        slope = tl.where(passes, above / (1.0 - rate), 0.0)
+        tl.store(to_values + offset, slope, mask=inside)
+        total += slope
+    target = (fold * tl.num_programs(0) + part) * width + column
+    tl.store(to_bias + target, tl.sum(total, 0), mask=column < width)
 
 
 class ReluDropout(torch.autograd.Function):
@@ -48,15 +63,12 @@ class ReluDropout(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        values, bias, _, ctx.rate = inputs
-        # All but those of folds and channels.
-        ctx.axes = tuple(range(bias.ndim - 1, values.ndim - 1))
-        ctx.save_for_backward(output)
+        _, bias, _, ctx.rate = inputs
+        ctx.save_for_backward(output, bias)
 
     @staticmethod
     def backward(ctx, grad):
-        slopes = _ReluDropoutBackward.apply(*ctx.saved_tensors, grad, ctx.rate)
-        return slopes, slopes.sum(ctx.axes), None, None
+        return *_ReluDropoutBackward.apply(*ctx.saved_tensors, grad, ctx.rate), None, None
 
     @staticmethod
     def vmap(info, in_dims, values, bias, keys, rate):
@@ -65,13 +77,20 @@ class ReluDropout(torch.autograd.Function):
 
 class _ReluDropoutBackward(torch.autograd.Function):
     @staticmethod
-    def forward(out, grad, rate):
+    def forward(out, bias, grad, rate):
         out, grad = out.contiguous(), grad.contiguous()
-        slopes = torch.empty_like(out)
-        _backward[(triton.cdiv(out.numel(), BLOCK),)](
-            out, grad, slopes, out.numel(), rate, BLOCK=BLOCK
+        width = bias.shape[-1]
+        folds = bias.numel() // width
+        rows = out.numel() // bias.numel()
+        columns = min(COLUMNS, triton.next_power_of_2(width))
+        tile = {"ROWS": BLOCK // columns, "COLUMNS": columns, "ROUNDS": ROUNDS}
+        parts = triton.cdiv(rows, tile["ROWS"] * ROUNDS)
+        slopes, sums = torch.empty_like(out), out.new_empty(folds, parts, width)
+        _backward[(parts, triton.cdiv(width, columns), folds)](
+            out, grad, slopes, sums, rows, width, rate, **tile
         )
-        return slopes
+        # Summing the parts in a fixed order keeps the result the same in every run.
+        return slopes, sums.sum(1).view_as(bias)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -82,5 +101,6 @@ class _ReluDropoutBackward(torch.autograd.Function):
         raise RuntimeError("second derivatives of the fused ReLU are not available")
 
     @staticmethod
-    def vmap(info, in_dims, out, grad, rate):
-        return _ReluDropoutBackward.apply(*to_front(info, in_dims, (out, grad)), rate), 0
+    def vmap(info, in_dims, out, bias, grad, rate):
+        tensors = to_front(info, in_dims, (out, bias, grad))
+        return _ReluDropoutBackward.apply(*tensors, rate), (0, 0)

@@ -27,7 +27,7 @@ def _weights(scores, key, offset, place, inside, rate):
 
 
 @triton.jit
-def _forward(
+def forward_kernel(
     scores, keys, out, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
     fold = tl.program_id(1)
@@ -42,7 +42,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def backward_kernel(
     scores, keys, grad, out, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
     fold = tl.program_id(1)
@@ -58,7 +58,8 @@ def _backward(
     tl.store(out + offset, weight * (through - inner[:, None]), mask=inside)
 
 
-def _launch(kernel, scores: Tensor, keys: Tensor, rate: float, *tensors: Tensor) -> None:
+def launch(kernel, scores: Tensor, keys: Tensor, rate: float, *tensors: Tensor) -> None:
+    """Run for all rows of contiguous scores, whose first axes are those of the keys."""
     width, folds = scores.shape[-1], keys.numel()
     rows = scores.numel() // (folds * width)
     columns = triton.next_power_of_2(width)
@@ -75,7 +76,7 @@ class SoftmaxDropout(torch.autograd.Function):
     def forward(scores, keys, rate):
         scores, keys = scores.contiguous(), keys.contiguous()
         out = torch.empty_like(scores)
-        _launch(_forward, scores, keys, rate, out)
+        launch(forward_kernel, scores, keys, rate, out)
         return out
 
     @staticmethod
@@ -97,7 +98,7 @@ class _SoftmaxDropoutBackward(torch.autograd.Function):
     def forward(scores, keys, grad, rate):
         scores, keys, grad = scores.contiguous(), keys.contiguous(), grad.contiguous()
         out = torch.empty_like(scores)
-        _launch(_backward, scores, keys, rate, grad, out)
+        launch(backward_kernel, scores, keys, rate, grad, out)
         return out
 
     @staticmethod

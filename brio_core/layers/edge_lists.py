@@ -85,11 +85,11 @@ def list_edges(mask: Tensor, density: float) -> EdgeLists:
     slots = torch.minimum(place, place.mT).flatten(-2)
     order = torch.where(pairs > 0, pairs, nowhere).argsort(-1)
     starts = functional.pad(mask.sum(-1).cumsum(-1), (1, 0))
-    return EdgeLists(pairs, slots, order.int(), starts.int())
+    return EdgeLists(pairs, slots.int(), order.int(), starts.int())
 
 
 def _gather(values: Tensor, index: Tensor) -> Tensor:
-    return values.gather(-1, index.expand(*values.shape[:-1], index.shape[-1]))
+    return values.gather(-1, index.long().expand(*values.shape[:-1], index.shape[-1]))
 
 
 def _with_zero(values: Tensor) -> Tensor:

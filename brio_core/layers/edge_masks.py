@@ -20,8 +20,7 @@ GUMBEL_MEDIAN = math.log(math.log(2))
 
 def logistic_noise(key: Tensor, shape: tuple[int, ...], stream: int) -> Tensor:
     """``log u - log(1 - u)``: the difference of two Gumbel variables."""
-    drawn = uniform(key, shape, stream).clamp_min(TINY)
-    return drawn.log() - torch.log1p(-drawn)
+    return uniform(key, shape, stream).logit(TINY)
 
 
 def gumbel_noise(key: Tensor, shape: tuple[int, ...], stream: int) -> Tensor:
@@ -31,7 +30,8 @@ def gumbel_noise(key: Tensor, shape: tuple[int, ...], stream: int) -> Tensor:
 
 def concrete(logits: Tensor, noise: Tensor, temperature: float = 1.0) -> Tensor:
     """A relaxed Bernoulli sample in (0, 1)."""
-    return ((logits + noise) / temperature).sigmoid()
+    noisy = logits + noise
+    return (noisy if temperature == 1 else noisy / temperature).sigmoid()
 
 
 def straight_through(soft: Tensor) -> Tensor:
@@ -45,6 +45,50 @@ def bernoulli_masks(rate: Tensor, count: int, key: Tensor, stream: int) -> Tenso
     """``count`` samples (count, *shape), ones with probability ``rate``, with its gradient."""
     drawn = uniform(key, (count, *rate.shape), stream) < rate.detach()
     return drawn.to(rate.dtype) + (rate - rate.detach())
+
+
+def drawn_graphs(
+    rate: Tensor, edges: EdgeLists, count: int, key: Tensor, stream: int
+) -> list[tuple[Tensor, Tensor]]:
+    """The samples of :func:`bernoulli_masks` as graphs (B, P, P) with ones on the diagonal.
+
+    ``rate`` (B, E) is that of undirected edges. Every graph comes twice, for two layers: with a
+    name for each of them, a fused kernel adds up their gradients at the edges alone.
+    """
+    square = (edges.n_rois, edges.n_rois)
+    if kernels.usable(rate):
+        from brio_core.kernels.edge_draws import DrawnGraphs
+
+        fixed = (rate, edges.pairs, edges.slots, fold_in(key, stream + 1))
+        drawn = [DrawnGraphs.apply(*fixed, number) for number in range(count)]
+        return [(one.unflatten(-1, square), two.unflatten(-1, square)) for one, two in drawn]
+    identity = torch.eye(edges.n_rois, dtype=rate.dtype, device=rate.device)
+    masks = bernoulli_masks(rate, count, key, stream)
+    return [(graph, graph) for graph in (edges.spread(kept) + identity for kept in masks)]
+
+
+def pair_variance(
+    values: Tensor, edges: EdgeLists, mask: Tensor, absent: str
+) -> tuple[Tensor, Tensor]:
+    """Variance over graphs of the values (B, 2, E) of every pair, and their number, (P, P).
+
+    ``skip`` counts the graphs that have the edge; with ``zero`` the value of an absent edge is
+    zero, and all graphs count. ``mask`` is ``edges.mask``.
+    """
+    if kernels.usable(values):
+        from brio_core.kernels.edge_variance import EdgeVariance
+
+        lists = (edges.pairs, edges.slots)
+        found = EdgeVariance.apply(values.flatten(-2), *lists, absent == "zero")
+        variance, _, count = (part.unflatten(-1, (edges.n_rois, -1)) for part in found)
+        return variance, count
+    above, below = edges.spread(values.movedim(-2, 0)).unbind()
+    dense = torch.where(torch.ones_like(mask[0], dtype=torch.bool).triu(), above, below)
+    if absent == "zero":
+        mask = torch.ones_like(mask)
+    count = mask.sum(0)
+    mean = dense.sum(0) / count.clamp_min(1)
+    return ((dense - mean) * mask).square().sum(0) / (count - 1).clamp_min(1), count
 
 
 def binary_masks(

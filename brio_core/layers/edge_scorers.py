@@ -8,6 +8,7 @@ and of its square need degrees and one product with the graph only.
 import torch
 from torch import Tensor, nn
 
+from brio_core import kernels
 from brio_core.layers.edge_lists import EdgeLists
 from brio_core.layers.edge_scores import edge_scores
 
@@ -37,9 +38,7 @@ class EdgeScorer(nn.Module):
         sender, receiver = hidden @ send.T, hidden @ receive.T
         if self.first.bias is not None:
             sender = sender + self.first.bias
-        sender, receiver = self.norm(sender, receiver, mask)
-        if keep is not None:
-            sender, receiver = sender * keep[..., None, :], receiver * keep[..., None, :]
+        sender, receiver = self.norm(sender, receiver, mask, keep)
         return edge_scores(sender, receiver, self.last.weight.squeeze(0), edges) + self.last.bias
 
 
@@ -61,14 +60,23 @@ def edge_moments(
     return *means, variance.clamp_min(0), count
 
 
+Sides = tuple[Tensor, Tensor]
+
+
+def _dropped(sender: Tensor, receiver: Tensor, keep: Tensor | None) -> Sides:
+    if keep is None:
+        return sender, receiver
+    return sender * keep[..., None, :], receiver * keep[..., None, :]
+
+
 class NoEdgeNorm(nn.Module):
-    """Leaves both sides as they are."""
+    """Leaves both sides as they are, but for dropped units."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
 
-    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return sender, receiver
+    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor, keep: Tensor | None) -> Sides:
+        return _dropped(sender, receiver, keep)
 
 
 class InstanceEdgeNorm(NoEdgeNorm):
@@ -76,10 +84,16 @@ class InstanceEdgeNorm(NoEdgeNorm):
 
     epsilon = 1e-5
 
-    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor, keep: Tensor | None) -> Sides:
+        if kernels.usable(sender):
+            from brio_core.kernels.edge_norm import EdgeNorm
+
+            kept = torch.ones_like(sender[..., 0, :]) if keep is None else keep
+            found = EdgeNorm.apply(sender, receiver, mask.sum(-1), mask, kept, self.epsilon)
+            return found[0], found[1]
         first, second, variance, _ = edge_moments(sender, receiver, mask, (-2,))
         scale = (variance + self.epsilon).rsqrt()
-        return (sender - first) * scale, (receiver - second) * scale
+        return _dropped((sender - first) * scale, (receiver - second) * scale, keep)
 
 
 class BatchEdgeNorm(nn.Module):
@@ -95,7 +109,7 @@ class BatchEdgeNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(hidden))
         self.register_buffer("running_var", torch.ones(hidden))
 
-    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor, keep: Tensor | None) -> Sides:
         if self.training:
             first, second, variance, count = edge_moments(sender, receiver, mask, (0, -2))
             self._remember((first + second).detach(), variance.detach() * count / (count - 1))
@@ -103,7 +117,7 @@ class BatchEdgeNorm(nn.Module):
             # Only the sum is remembered: which side the mean is taken from does not matter.
             first, second, variance = self.running_mean, 0.0, self.running_var
         scale = self.weight * (variance + self.epsilon).rsqrt()
-        return (sender - first) * scale + self.bias, (receiver - second) * scale
+        return _dropped((sender - first) * scale + self.bias, (receiver - second) * scale, keep)
 
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
         for running, value in ((self.running_mean, mean), (self.running_var, variance)):

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from brio_core import kernels
 from brio_core.layers.fused import remember
 
 
@@ -37,16 +38,27 @@ class SiteNorm(nn.BatchNorm1d):
     def forward(self, values: Tensor) -> Tensor:
         if not self.training:
             return super().forward(values.flatten(0, -2)).view_as(values)
+        normed, mean, variance = self._normed(values)
+        count = values[0].numel() // values.shape[-1]
+        remember_in_turn(self.running_mean, mean, self.momentum)
+        remember_in_turn(self.running_var, variance * (count / (count - 1)), self.momentum)
+        self.num_batches_tracked.add_(len(values))
+        return normed
+
+    def _normed(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The result, and mean and variance (S, d) of every site."""
+        if kernels.usable(values):
+            from brio_core.kernels.norm_relu import NormRelu
+
+            weight, bias = (part.expand(len(values), -1) for part in (self.weight, self.bias))
+            no_dropout = (values.new_zeros((), dtype=torch.int64), 0.0)
+            return NormRelu.apply(values, weight, bias, *no_dropout, self.eps, False)
         axes = tuple(range(1, values.ndim - 1))
         mean = values.mean(axes, keepdim=True)
         centred = values - mean
         variance = centred.square().mean(axes, keepdim=True)
-        count = values[0].numel() // values.shape[-1]
-        remember_in_turn(self.running_mean, mean.flatten(0, -2), self.momentum)
-        unbiased = variance.flatten(0, -2) * (count / (count - 1))
-        remember_in_turn(self.running_var, unbiased, self.momentum)
-        self.num_batches_tracked.add_(len(values))
-        return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+        normed = centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+        return normed, mean.flatten(0, -2), variance.flatten(0, -2)
 
 
 def remember_in_turn(running: Tensor, statistics: Tensor, momentum: float) -> None:

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.layers.fused import dropout_norm, relu_dropout, softmax_dropout
+from brio_core.randomness import fold_in
 
 # Tensor cores read rows at full speed whose length is a multiple of 8 numbers.
 GRAIN = 8
@@ -30,19 +32,51 @@ class SelfAttention(nn.Module):
         self, nodes: Tensor, rate: float = 0.0, key: Tensor | None = None, stream: int = 0
     ) -> Tensor:
         """Nodes (B, P, d) to (B, P, d), without the last bias; a key drops attention."""
-        heads, units = self.heads, self.units
-        # Heads are filled up with zeros in the weights, which changes no sum.
-        fill = -units % GRAIN
-        enter = functional.pad(self.enter.weight.unflatten(0, (3, heads, units)), (0, 0, 0, fill))
-        none = torch.zeros_like(self.query_bias)
-        biases = torch.stack([self.query_bias, none, self.value_bias])
-        biases = functional.pad(biases.unflatten(1, (heads, units)), (0, fill))
-        leave = functional.pad(self.leave.weight.unflatten(1, (heads, units)), (0, fill))
-        entered = (nodes @ enter.flatten(0, 2).T + biases.flatten()).unflatten(-1, biases.shape)
-        query, sent, value = (part.transpose(-2, -3) for part in entered.unbind(-3))
-        attention = softmax_dropout(query * units**-0.5 @ sent.mT, rate, key, stream)
-        heard = (attention @ value).transpose(-2, -3).flatten(-2)
+        enter, leave = self._filled()
+        heard = attend(nodes, enter, self.units, rate, key, stream)
         return heard @ leave.flatten(1).T
+
+    def _filled(self) -> tuple[Tensor, Tensor]:
+        """Weights with heads filled up, (3, H, U, d) and (d, H, U); they hold the biases.
+
+        :func:`attend` puts ones into the first filled place of queries and values. What a query's
+        bias adds to the score of a key, and what a value's bias adds to the answer, are then
+        products of weights: no bias has to be added to tensors of the nodes' size.
+        """
+        shape = (self.heads, self.units)
+        fill = GRAIN - self.units % GRAIN
+        query, sent, value = self.enter.weight.unflatten(0, (3, *shape)).unbind()
+        scale = self.units**-0.5
+        biased = (scale * self.query_bias.view(*shape, 1) * sent).sum(-2, keepdim=True)
+        enter = [
+            functional.pad(query * scale, (0, 0, 0, fill)),
+            functional.pad(torch.cat([sent, biased], -2), (0, 0, 0, fill - 1)),
+            functional.pad(value, (0, 0, 0, fill)),
+        ]
+        last = self.leave.weight.unflatten(1, shape)
+        biased = (last * self.value_bias.view(shape)).sum(-1, keepdim=True)
+        leave = functional.pad(torch.cat([last, biased], -1), (0, fill - 1))
+        return torch.stack(enter), leave
+
+
+def attend(
+    nodes: Tensor, enter: Tensor, spare: int, rate: float, key: Tensor | None, stream: int
+) -> Tensor:
+    """What every head hears, nodes (B, P, d) to (B, P, H * U), by weights (3, H, U, d).
+
+    Place ``spare`` of queries and values is set to one; a key drops attention.
+    """
+    # Mixed precision is left to torch.
+    plain = torch.is_autocast_enabled(nodes.device.type)
+    if key is not None and rate > 0 and kernels.usable(nodes) and not plain:
+        from brio_core.kernels.head_attention import HeadAttention
+
+        return HeadAttention.apply(nodes, enter, fold_in(key, stream + 1), spare, rate)[0]
+    entered = (nodes @ enter.flatten(0, 2).T).unflatten(-1, enter.shape[:-1])
+    query, sent, value = (part.transpose(-2, -3) for part in entered.unbind(-3))
+    ones = (torch.arange(enter.shape[-2], device=nodes.device) == spare).to(nodes.dtype)
+    attention = softmax_dropout((query + ones) @ sent.mT, rate, key, stream)
+    return (attention @ (value + ones)).transpose(-2, -3).flatten(-2)
 
 
 class EncoderLayer(nn.Module):

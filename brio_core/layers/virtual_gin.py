@@ -23,13 +23,18 @@ class WideGin(nn.Module):
         self.norm = NodeNorm(2 * after)
         self.second = nn.Linear(2 * after, after, bias=False)
 
-    def forward(self, hidden: Tensor, operator: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, operator: Tensor, looped: bool = False) -> Tensor:
+        """``looped`` says that the operator's diagonal holds the node itself."""
+
+        def hear(values: Tensor) -> Tensor:
+            heard = operator @ values
+            return heard if looped else values + heard
+
         # The sum over neighbours and the first Linear commute: the narrower comes first.
         if self.first.in_features > self.first.out_features:
-            hidden = self.first(hidden)
-            hidden = hidden + operator @ hidden
+            hidden = hear(self.first(hidden))
         else:
-            hidden = self.first(hidden + operator @ hidden)
+            hidden = self.first(hear(hidden))
         return self.second(norm_relu(hidden, self.norm))
 
 
@@ -45,15 +50,24 @@ class VirtualGin(nn.Module):
         self.second = WideGin(hidden, hidden)
         self.second_norm = NodeNorm(hidden)
 
-    def forward(self, nodes: Tensor, operator: Tensor, key: Tensor | None, stream: int) -> Tensor:
-        """Nodes (B, P, d) to (B, P, hidden) over ``operator`` (B, P, P), without self-loops.
+    def forward(
+        self,
+        nodes: Tensor,
+        operator: Tensor | tuple[Tensor, Tensor],
+        key: Tensor | None,
+        stream: int,
+        looped: bool = False,
+    ) -> Tensor:
+        """Nodes (B, P, d) to (B, P, hidden) over ``operator`` (B, P, P), or one for each layer.
 
+        A node hears itself in addition, unless ``looped`` says that the operator's diagonal
+        sees to that: with large graphs this saves passes over the nodes, each way.
         With a key units are dropped, by the random numbers of ``stream`` and the one after it.
         """
-        hidden = self.first(nodes, operator)
+        first, second = operator if isinstance(operator, tuple) else (operator, operator)
+        hidden = self.first(nodes, first, looped)
         hidden = norm_relu(hidden, self.first_norm, self.rate, key, stream)
         if self.virtual is not None:
             hidden = hidden + self.virtual
-        return norm_dropout(
-            self.second(hidden, operator), self.second_norm, self.rate, key, stream + 1
-        )
+        hidden = self.second(hidden, second, looped)
+        return norm_dropout(hidden, self.second_norm, self.rate, key, stream + 1)

@@ -26,11 +26,13 @@ from brio_core.graphs import subject_graph
 from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_masks import (
     bernoulli_divergence,
-    bernoulli_masks,
     concrete,
+    drawn_graphs,
     logistic_noise,
+    pair_variance,
 )
 from brio_core.layers.edge_scorers import EdgeScorer
+from brio_core.layers.subject_sums import masked, tanh_errors
 from brio_core.layers.virtual_gin import VirtualGin
 from brio_core.methods.base import (
     Batch,
@@ -141,7 +143,8 @@ class BrainOod(GradientMethod):
         s, features, key = self.settings, batch.features, batch.key
         edges = EdgeLists.of(features)
         mask = edges.mask
-        nodes, selection = self.encode(features, mask, key, 0)
+        looped = mask + self._identity(mask)
+        nodes, selection = self.encode(features, looped, key, 0, looped=True)
         scores = self.edge_logits(nodes, edges, mask, key)
         # Each direction has its own noise.
         attention = concrete(scores, logistic_noise(key, tuple(scores.shape), ATTENTION))
@@ -175,13 +178,22 @@ class BrainOod(GradientMethod):
         return f"{settings.rate(epoch):.6g}" if settings.lambda_information > 0 else "train"
 
     def encode(
-        self, features: Features, adjacency: Tensor, key: Tensor | None, number: int
+        self,
+        features: Features,
+        adjacency: Tensor | tuple[Tensor, Tensor],
+        key: Tensor | None,
+        number: int,
+        looped: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Nodes (B, P, d) of pass ``number``, and its feature mask; all passes update norms."""
+        """Nodes (B, P, d) of pass ``number``, and its feature mask; all passes update norms.
+
+        The adjacency may be given once for each layer; ``looped`` says that it has ones on its
+        diagonal.
+        """
         stream = PASSES + 10 * number
         selection = self.selector(key, stream)
-        nodes = features["nodes"] * selection
-        return self.encoder(nodes, adjacency, key, stream + 1), selection
+        nodes = masked(features["nodes"], selection)
+        return self.encoder(nodes, adjacency, key, stream + 1, looped), selection
 
     def edge_logits(
         self, nodes: Tensor, edges: EdgeLists, mask: Tensor, key: Tensor | None
@@ -206,10 +218,10 @@ class BrainOod(GradientMethod):
 
         One pass after the other: each has normalisation statistics of its own.
         """
-        drawn = bernoulli_masks(chance, self.settings.rounds, key, MASKS)
+        graphs = drawn_graphs(chance, edges, self.settings.rounds, key, MASKS)
         pooled = [
-            self.encode(features, edges.spread(kept), key, number)[0].mean(-2)
-            for number, kept in enumerate(drawn.unbind(), start=1)
+            self.encode(features, graph, key, number, looped=True)[0].mean(-2)
+            for number, graph in enumerate(graphs, start=1)
         ]
         # The classifier is linear: the mean of its logits is the logit of the mean.
         return torch.stack(pooled).mean(0)
@@ -218,19 +230,25 @@ class BrainOod(GradientMethod):
         self, features: Features, nodes: Tensor, mask: Tensor, selection: Tensor, key: Tensor
     ) -> Tensor:
         """Mean squared error of selected FC off the diagonal, from the nodes of the first pass."""
-        decoded = self.decoder(nodes, self.high_pass(mask), key, RECONSTRUCTION)
-        error = (decoded @ decoded.mT).tanh() - features["nodes"].tanh()
-        error = without_diagonal(error * selection)
-        return error.square().sum() / (len(error) * self.n_rois * (self.n_rois - 1))
+        operator = self.high_pass(mask, looped=True)
+        decoded = self.decoder(nodes, operator, key, RECONSTRUCTION, looped=True)
+        error = tanh_errors(decoded @ decoded.mT, features["nodes"])
+        error = without_diagonal(error * selection.square())
+        return error.sum() / (len(nodes) * self.n_rois * (self.n_rois - 1))
 
-    def high_pass(self, mask: Tensor) -> Tensor:
+    def high_pass(self, mask: Tensor, looped: bool = False) -> Tensor:
         """What is added to a node: minus the mean of its neighbours, or minus their sum and itself.
 
-        Every node has neighbours, because it selects its strongest edges.
+        Every node has neighbours, because it selects its strongest edges. With ``looped`` the node
+        is on the diagonal already.
         """
-        if self.settings.high_pass == "mean":
-            return -mask / mask.sum(-1, keepdim=True)
-        return -mask - torch.eye(self.n_rois, dtype=mask.dtype, device=mask.device)
+        mean = self.settings.high_pass == "mean"
+        weight = -1 / mask.sum(-1, keepdim=True) if mean else -mask.new_ones(1, 1)
+        own = (1.0 if looped else 0.0) - (0.0 if mean else 1.0)
+        return torch.addcmul(own * self._identity(mask), mask, weight)
+
+    def _identity(self, like: Tensor) -> Tensor:
+        return torch.eye(self.n_rois, dtype=like.dtype, device=like.device)
 
 
 def alignment(scores: Tensor, edges: EdgeLists, mask: Tensor, absent_edges: str) -> Tensor:
@@ -239,13 +257,7 @@ def alignment(scores: Tensor, edges: EdgeLists, mask: Tensor, absent_edges: str)
     ``skip`` takes the subjects that have the edge, and pairs that two of them have; with ``zero``
     the logit of an absent edge is zero, and all pairs count.
     """
-    above, below = edges.spread(scores.movedim(-2, 0)).unbind()
-    logits = torch.where(torch.ones_like(mask[0], dtype=torch.bool).triu(), above, below)
-    if absent_edges == "zero":
-        mask = torch.ones_like(mask)
-    count = mask.sum(0)
-    mean = logits.sum(0) / count.clamp_min(1)
-    variance = ((logits - mean) * mask).square().sum(0) / (count - 1).clamp_min(1)
+    variance, count = pair_variance(scores, edges, mask, absent_edges)
     # The root of zero has no derivative.
     varies = variance > 0
     deviation = variance.where(varies, 1).sqrt() * varies

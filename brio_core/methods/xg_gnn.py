@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import grad_and_value
+from torch.func import grad_and_value, vmap
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.cohort import TrainView
 from brio_core.connectivity import standardise
 from brio_core.errors import BrioError
@@ -68,6 +69,17 @@ class XgGnnSettings(EpisodeSettings):
         return max(1, round(INNER_SHARE * sites)) * self.subjects_per_site
 
 
+class RegionLinear(nn.Linear):
+    """A narrow linear layer of regions (..., P, d) whose gradient is summed scan by scan first.
+
+    One product over the regions of all scans would leave most of a GPU idle.
+    """
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        out = hidden @ self.weight.T.expand(*hidden.shape[:-2], -1, -1)
+        return out if self.bias is None else out + self.bias
+
+
 class Constructor(nn.Module):
     """Self-attention of tokens (..., P, d); the learnt graph is M = A A^T of its output A.
 
@@ -77,34 +89,48 @@ class Constructor(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query = nn.Linear(width, width, bias=False)
-        self.sent = nn.Linear(width, width, bias=False)
-        self.value = nn.Linear(width, width, bias=False)
+        self.query = RegionLinear(width, width, bias=False)
+        self.sent = RegionLinear(width, width, bias=False)
+        self.value = RegionLinear(width, width, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        projected = [layer(tokens) for layer in (self.query, self.sent, self.value)]
+        scale = tokens.shape[-1] ** -0.5
+        if kernels.usable(tokens):
+            from brio_core.kernels.narrow_attention import NarrowAttention
+
+            return NarrowAttention.apply(*projected, self.heads, scale)
         query, sent, value = (
-            layer(tokens).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
-            for layer in (self.query, self.sent, self.value)
+            part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in projected
         )
-        attention = (query * tokens.shape[-1] ** -0.5 @ sent.mT).softmax(-1)
+        attention = (query * scale @ sent.mT).softmax(-1)
         return (attention @ value).transpose(-2, -3).flatten(-2)
+
+
+def absolute_sums(factor: Tensor) -> Tensor:
+    """Row sums (..., P) of the entries' magnitudes of the graph A A^T, from A (..., P, k)."""
+    if kernels.usable(factor):
+        from brio_core.kernels.absolute_sums import AbsoluteSums
+
+        return AbsoluteSums.apply(factor)
+    return (factor @ factor.mT).abs().sum(-1)
 
 
 class Propagation(nn.Linear):
     """``D^-1 M X W^T + b`` with the graph M = A B^T in factors (..., P, k).
 
-    With few columns in the factors, all products are narrow. D holds the rows' absolute sums:
-    entries of M may be negative, so plain sums could vanish.
+    With few columns in the factors, all products are narrow, and so is what D divides. It holds
+    the rows' absolute sums: entries of M may be negative, so plain sums could vanish.
     """
 
     def forward(self, hidden: Tensor, left: Tensor, right: Tensor, sums: Tensor) -> Tensor:
-        heard = left @ ((right.mT @ hidden) @ self.weight.T) / (sums[..., None] + 1e-6)
+        heard = (left / (sums[..., None] + 1e-6)) @ ((right.mT @ hidden) @ self.weight.T)
         return heard if self.bias is None else heard + self.bias
 
 
-def perceptron(*widths: int) -> nn.Sequential:
+def perceptron(*widths: int, linear: type[nn.Linear] = nn.Linear) -> nn.Sequential:
     """Linear layers, each followed by LeakyReLU."""
-    layers = [(nn.Linear(*pair), nn.LeakyReLU(SLOPE)) for pair in pairwise(widths)]
+    layers = [(linear(*pair), nn.LeakyReLU(SLOPE)) for pair in pairwise(widths)]
     return nn.Sequential(*chain.from_iterable(layers))
 
 
@@ -124,7 +150,7 @@ class XgGnn(GradientMethod):
         # The frames that are read, as many as the fold's shortest scan has: equal in a stack.
         self.register_buffer("frame", torch.arange(self.min_frames))
         self.convolutions = LinearConvolutions((32, 32, 16), (4, 8, 8), stride=2, bins=2)
-        self.token = nn.Sequential(perceptron(32, 32), nn.Linear(32, 8))
+        self.token = nn.Sequential(perceptron(32, 32, linear=RegionLinear), RegionLinear(32, 8))
         self.constructor = Constructor(8, heads=4)
         # Learnt graphs are almost uniform at first, so regions hear the same and most units stay on
         # one side of the kink: a first bias would be a shift that the norm takes away again.
@@ -136,7 +162,7 @@ class XgGnn(GradientMethod):
             [
                 nn.Sequential(nn.LeakyReLU(SLOPE), nn.Linear(n_rois, n_rois, bias=False)),
                 nn.LeakyReLU(SLOPE),
-                nn.Sequential(nn.LeakyReLU(SLOPE), perceptron(64, 8)),
+                nn.Sequential(nn.LeakyReLU(SLOPE), perceptron(64, 8, linear=RegionLinear)),
             ]
         )
         # The first two over features; the last has the ROI as channel.
@@ -214,9 +240,12 @@ class XgGnn(GradientMethod):
         key = fold_in(batch.key, int(phase == OUTER))
         target = label
         if phase == INNER and s.mixup:
-            mixed = [_mixed(part, key) for part in (features["series"], features["fc"], label)]
-            features, target = {**features, "series": mixed[0], "fc": mixed[1]}, mixed[2]
-        represented, graphs = self._encode(features, key)
+            # Every site is blended within itself.
+            keys = fold_in(key, torch.arange(sites[0], device=key.device))
+            blends = vmap(lambda key: draw_blend(key, sites[1]))(keys)
+            mixed = {name: vmap(mix)(features[name], blends) for name in ("series", "fc")}
+            features, target = {**features, **mixed}, vmap(mix)(label, blends)
+        represented, factor, sums = self._encode(features, key)
         # Cross-entropy of two logits is that of their difference.
         risk = functional.binary_cross_entropy_with_logits(
             self._margin(represented), target, reduction="none"
@@ -224,12 +253,13 @@ class XgGnn(GradientMethod):
         loss = s.classification_weight * risk.sum()
         if phase == INNER:
             return loss, {}
+        graphs = factor @ factor.mT
         difference, usable = class_difference(graphs, label)
         sparse = (sparsity(difference) * usable).sum()
         pairs = (usable[:, None] & usable).triu(1)
         apart = (disagreement(difference) * pairs).sum()
         loss = loss + s.sparsity_weight * sparse + s.stability_weight * apart
-        spread = graphs.detach().std() / graphs.detach().abs().mean()
+        spread = graphs.detach().std() * self.n_rois / sums.detach().mean()
         return loss, {
             "risk": risk.mean(),
             "sparsity": sparse,
@@ -237,14 +267,13 @@ class XgGnn(GradientMethod):
             "graph_variation": spread,
         }
 
-    def _encode(self, features: Features, key: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Representations (S, n, 32) and learnt graphs (S, n, P, P) of S sites."""
+    def _encode(self, features: Features, key: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Representations (S, n, 32) of S sites, learnt graphs' factors and absolute row sums."""
         # Like the removal of a global signal, frame by frame.
         series = standardised(features["series"], -2)
         pooled = self.convolutions(series, features["frames"])
         factor = self.constructor(self.token(pooled.flatten(-2)).softmax(-1))
-        graph = factor @ factor.mT
-        sums, hidden = graph.abs().sum(-1), features["fc"]
+        sums, hidden = absolute_sums(factor), features["fc"]
         for number, (propagate, layer) in enumerate(zip(self.propagations, self.layers)):
             hidden = layer(propagate(hidden, factor, factor, sums))
             if number < 2:
@@ -252,7 +281,7 @@ class XgGnn(GradientMethod):
         if key is not None:
             hidden = dropout(hidden, self.settings.dropout, key, stream=2)
         hidden = self.norms[-1](hidden.mT).mT
-        return self.readout(hidden.flatten(-2)), graph
+        return self.readout(hidden.flatten(-2)), factor, sums
 
     def _margin(self, represented: Tensor) -> Tensor:
         logits = self.head(represented)
@@ -265,11 +294,4 @@ def _rows(batch: Batch, rows: slice) -> Batch:
         batch.label[rows],
         batch.site[rows],
         batch.key,
-    )
-
-
-def _mixed(values: Tensor, key: Tensor) -> Tensor:
-    """Values (S, n, ...) blended within every site; the same key blends alike."""
-    return torch.stack(
-        [mix(part, draw_blend(fold_in(key, site), len(part))) for site, part in enumerate(values)]
     )

@@ -16,9 +16,11 @@ from brio_core.layers.edge_masks import (
     concrete,
     correlations,
     diversity_hinge,
+    drawn_graphs,
     gumbel_noise,
     keep_rate,
     logistic_noise,
+    pair_variance,
     straight_through,
 )
 
@@ -56,6 +58,15 @@ def test_bernoulli_masks_keep_at_their_rate_with_its_gradient():
     assert torch.equal(masks[:, 3], torch.ones(20_000)) and not masks[:, 0].any()
     slope = grad(lambda x: bernoulli_masks(x, 5, KEY, 0).sum())(rate)
     assert torch.equal(slope, torch.full((4,), 5.0))
+
+
+def test_drawn_graphs_are_the_masks_with_loops():
+    _, _, edges = mask_example()
+    rate = torch.rand(4, edges.n_places, generator=torch.Generator().manual_seed(0))
+    graphs = [first for first, _ in drawn_graphs(rate, edges, 3, KEY, 1)]
+    masks = edges.spread(bernoulli_masks(rate, 3, KEY, 1))
+    assert torch.equal(torch.stack(graphs), masks + torch.eye(9))
+    assert 0 < masks.mean() < edges.mask.mean()
 
 
 def test_divergence_counts_present_edges_only():
@@ -144,3 +155,51 @@ def test_mask_kernel_equals_its_twin(noise):
         (to_scores, to_bias), masks = vmap(grad(loss, argnums=(0, 1), has_aux=True))(*inputs)
         results.append([part.cpu() for part in (to_scores, to_bias, masks)])
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rois", [9, 60])
+def test_graph_kernel_equals_its_twin(rois):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    _, _, edges = mask_example((2,), rois)
+    generator = torch.Generator().manual_seed(4)
+    rate = torch.rand(2, 4, edges.n_places, generator=generator)
+    # Both names of every graph have gradients of their own.
+    above = torch.randn(2, 3, 2, 4, rois, rois, generator=generator)
+
+    def loss(rate, above, key, *lists):
+        drawn = drawn_graphs(rate, EdgeLists(*lists), 3, key, 2)
+        graphs = torch.stack([torch.stack(graph) for graph in drawn])
+        return (graphs * above).sum(), graphs
+
+    results = []
+    for device in ("cpu", "cuda"):
+        inputs = [part.to(device) for part in (rate, above, torch.tensor([5, 6]), *edges)]
+        slope, graphs = vmap(grad(loss, has_aux=True))(*inputs)
+        results.append([slope.cpu(), graphs.cpu()])
+    assert torch.equal(results[1][1], results[0][1])
+    torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rois", [9, 60])
+@pytest.mark.parametrize("absent", ["skip", "zero"])
+def test_variance_kernel_equals_its_twin(absent, rois):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    scores, _, edges = mask_example((2,), rois)
+    # Far from zero, where a sum of squares would lose all digits.
+    values, above = scores[:, 0] + 100, torch.randn(2, rois, rois)
+
+    def loss(values, above, *lists):
+        edges = EdgeLists(*lists)
+        variance, count = pair_variance(values, edges, edges.mask, absent)
+        return (variance * above).sum(), (variance, count)
+
+    results = []
+    for device in ("cpu", "cuda"):
+        inputs = [part.to(device) for part in (values, above, *edges)]
+        slope, found = vmap(grad(loss, has_aux=True))(*inputs)
+        results.append([part.cpu() for part in (slope, *found)])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-3)

@@ -27,6 +27,14 @@ def test_a_layer_is_its_formula_whichever_product_comes_first(width):
     torch.testing.assert_close(layer(nodes, adjacency), layer.second(inner.relu()))
 
 
+@pytest.mark.parametrize("width", [3, 20])
+def test_a_diagonal_of_ones_stands_for_the_node_itself(width):
+    nodes, adjacency = graphs(width=width)
+    module, key = make(width, 4, 0.5), torch.tensor(3)
+    looped = module(nodes, adjacency + torch.eye(6), key, 0, looped=True)
+    torch.testing.assert_close(looped, module(nodes, adjacency, key, 0), rtol=1e-4, atol=1e-5)
+
+
 def test_the_virtual_node_is_heard_before_the_second_layer():
     nodes, adjacency = graphs()
     module = make(5, 4, 0.0).eval()

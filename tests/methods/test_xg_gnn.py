@@ -9,8 +9,10 @@ from torch.func import functional_call
 from brio_core.errors import BrioError
 from brio_core.gradient import GradientFit
 from brio_core.layers.inner_adam import PREFIX
+from brio_core.layers.mixup import draw_blend, mix
 from brio_core.methods.base import Batch
-from brio_core.methods.xg_gnn import INNER, OUTER, Propagation, XgGnn
+from brio_core.methods.xg_gnn import INNER, OUTER, Propagation, RegionLinear, XgGnn
+from brio_core.randomness import fold_in
 from brio_core.samplers import schedule
 
 ROIS, FRAMES, SUBJECTS = 8, 40, 4
@@ -251,3 +253,32 @@ def test_too_short_scans_and_a_single_site_are_errors():
         cohort.series.require_frames(int(cohort.series.frames[short]) + 1, "xg-gnn")
     with pytest.raises(BrioError, match="two or more"):
         XgGnn(settings_of("xg-gnn"), ROIS, 1)
+
+
+def test_layers_of_regions_are_linear_layers():
+    torch.manual_seed(0)
+    layer, plain = RegionLinear(6, 3).double(), torch.nn.Linear(6, 3).double()
+    plain.load_state_dict(layer.state_dict())
+    hidden = torch.randn(2, 4, ROIS, 6).double()
+    torch.testing.assert_close(layer(hidden), plain(hidden))
+    slopes = [
+        torch.autograd.grad(one(hidden).square().sum(), list(one.parameters()))
+        for one in (layer, plain)
+    ]
+    torch.testing.assert_close(*slopes)
+
+
+def test_every_site_is_mixed_within_itself():
+    module = make(dropout=0.0)
+    batch = batch_of(module, 2)
+    seen = []
+    module._encode = lambda features, key: (
+        seen.append(features) or XgGnn._encode(module, features, key)
+    )
+    module.loss(batch, INNER)
+    key = fold_in(batch.key, 0)
+    for site in range(2):
+        blend = draw_blend(fold_in(key, site), SUBJECTS)
+        rows = slice(site * SUBJECTS, (site + 1) * SUBJECTS)
+        for name in ("series", "fc"):
+            assert torch.equal(seen[0][name][site], mix(batch.features[name][rows], blend))
