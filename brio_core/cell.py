@@ -43,8 +43,13 @@ def run_cell(
     code: str = "",
     compress_models: bool = False,
     memory_mb: int | None = None,
+    beside: int = 0,
 ) -> None:
-    """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
+    """Train every fold and write predictions.csv, history.csv, models.pt and meta.json.
+
+    ``beside`` other processes train on the same machine: it is written down, because times that
+    were taken beside others are longer.
+    """
     started, begun = datetime.now(UTC), time.perf_counter()
     method = registry.find(params["method"])
     settings = method.Settings.of(params["settings"], f"method {params['method']!r}")
@@ -90,6 +95,7 @@ def run_cell(
         "device": _device_name(chosen),
         "threads": torch.get_num_threads(),
         "group_size": group_size or len(folds),
+        "beside": beside,
         "parameters": _count_parameters(problem),
         "tries": [asdict(one) for one in tries],
         "folds": _fold_records(results, training_seconds, len(tries)),

@@ -1,4 +1,4 @@
-"""Which of several GPUs a job uses: the first that no other job has locked."""
+"""Which of several GPUs a job uses: the first that no other job has locked, or that fewest have."""
 
 import fcntl
 import os
@@ -12,6 +12,14 @@ import torch
 
 # Locks are held until the process ends, however it ends.
 _held: list[int] = []
+# How many jobs may use one GPU at a time.
+_places = 1
+
+
+def allow_sharing(processes: int) -> None:
+    """Let so many processes, this one among them, share a GPU where there are fewer GPUs."""
+    global _places
+    _places = processes
 
 
 def use_free_gpu() -> None:
@@ -24,7 +32,9 @@ def use_free_gpu() -> None:
     count = torch.cuda.device_count()
     if count > 1 and not _held:
         names = [str(torch.cuda.get_device_properties(number).uuid) for number in range(count)]
-        torch.cuda.set_device(claim(names, Path(tempfile.gettempdir())))
+        # First places come first, so that every GPU has one job before any has two.
+        names += [f"{name}-{place}" for place in range(2, _places + 1) for name in names]
+        torch.cuda.set_device(claim(names, Path(tempfile.gettempdir())) % count)
 
 
 def claim(names: Sequence[str], folder: Path, seconds: float = 1.0) -> int:
@@ -35,7 +45,7 @@ def claim(names: Sequence[str], folder: Path, seconds: float = 1.0) -> int:
             if _lock(folder / f"brio-gpu-{name}.lock"):
                 return position
         if not waiting:
-            print(f"all {len(names)} GPUs are taken, waiting for one", file=sys.stderr, flush=True)
+            print("all GPUs are taken, waiting for one", file=sys.stderr, flush=True)
             waiting = True
         time.sleep(seconds)
 

@@ -8,8 +8,10 @@ take   here: check the results and put them in place
 
 import argparse
 import math
+import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Beside this program; both import nothing heavy before they are run.
 import diagnose
@@ -17,6 +19,10 @@ import train
 
 from brio_core.cli import run
 from brio_core.errors import BrioError
+
+if TYPE_CHECKING:
+    from brio_core.handover.plan import Job
+    from brio_core.handover.work import Worker
 
 BEGUN = time.monotonic()
 PROGRAMS = {"train": train, "diagnose": diagnose}
@@ -36,6 +42,7 @@ def parse() -> argparse.Namespace:
     one = commands.add_parser("work", help="work the plan off")
     _plan_options(one)
     one.add_argument("--minutes", type=float, default=math.inf, help="stop after so many")
+    one.add_argument("--processes", type=int, default=1, help="at the same time (default: 1)")
     one.add_argument("--device", choices=("auto", "cpu", "cuda"), help="for methods that use a GPU")
     one.add_argument("--threads", type=int, help="for every job (default: as the plan says)")
     one.add_argument("--memory-mb", type=int, help="of the host, for a job (default: the same)")
@@ -51,6 +58,9 @@ def parse() -> argparse.Namespace:
     )
     one.add_argument("--pack", type=Path, dest="out", metavar="TAR", help="then pack new results")
     _pack_options(one)
+    # For the processes that this program starts itself.
+    one.add_argument("--call", help=argparse.SUPPRESS)
+    one.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     one.set_defaults(action=work)
 
     one = commands.add_parser("pack", help="pack new results")
@@ -93,18 +103,55 @@ def plan(arguments: argparse.Namespace) -> None:
 
 
 def work(arguments: argparse.Namespace) -> None:
-    from brio_core.handover.plan import Job, read_plan
+    from brio_core.handover.plan import read_plan
+    from brio_core.handover.processes import describe_ends, run_together
     from brio_core.handover.work import Worker
 
+    if arguments.processes < 1:
+        raise BrioError(f"--processes {arguments.processes}: at least one is needed")
     root = arguments.results or arguments.plan.parent / "results"
     worker = Worker(
-        read_plan(arguments.plan), root, PROGRAMS, arguments.only, arguments.without
+        read_plan(arguments.plan), root, PROGRAMS, arguments.only, arguments.without,
+        arguments.call, arguments.processes,
     )  # fmt: skip
     if arguments.list:
         print("\n".join(worker.describe()))
         return
+    if arguments.worker:
+        _run(worker, arguments)
+        return
+    worker.check(not arguments.other_inputs)
+    ends = []
+    # More processes than jobs would only wait.
+    arguments.processes = max(1, min(arguments.processes, len(worker.waiting)))
+    if arguments.processes == 1:
+        _run(worker, arguments)
+    else:
+        more = ["--worker", "--call", worker.claims.call, "--processes", arguments.processes]
+        more += ["--minutes", max(0.0, _seconds_left(arguments)) / 60]
+        command = [sys.executable, *sys.orig_argv[1:], *map(str, more)]
+        ends = describe_ends(run_together([command] * arguments.processes))
+        worker.look_again()
+    failed = worker.claims.failed(job.folder for job in worker.chosen)
+    left = [job for job in worker.waiting if job.folder not in failed]
+    if left:
+        print(f"{len(left)} jobs are left for the next call", flush=True)
+    if arguments.out:
+        pack(arguments)
+    if failed:
+        ends.append(f"{len(failed)} jobs have failed, see above; the first is {failed[0]}")
+    if ends:
+        raise BrioError("; ".join(ends))
 
-    def options(job: Job) -> list[str]:
+
+def _seconds_left(arguments: argparse.Namespace) -> float:
+    return 60 * arguments.minutes - (time.monotonic() - BEGUN)
+
+
+def _run(worker: "Worker", arguments: argparse.Namespace) -> None:
+    """Work in this process."""
+
+    def options(job: "Job") -> list[str]:
         words = []
         if arguments.device and job.gpu:
             words += ["--device", arguments.device]
@@ -114,17 +161,14 @@ def work(arguments: argparse.Namespace) -> None:
             words += ["--memory-mb", str(arguments.memory_mb)]
         if job.program == "train":
             words += ["--checkpoint-seconds", str(arguments.checkpoint_seconds)]
+            words += ["--beside", str(arguments.processes - 1)]
         return words
 
-    worker.check(not arguments.other_inputs)
-    worker.run(60 * arguments.minutes - (time.monotonic() - BEGUN), options)
-    if arguments.out:
-        pack(arguments)
-    if worker.failed:
-        raise BrioError(
-            f"{len(worker.failed)} jobs have failed, see above; the first is "
-            f"{worker.failed[0].folder}"
-        )
+    if arguments.processes > 1:
+        from brio_core.devices import allow_sharing
+
+        allow_sharing(arguments.processes)
+    worker.run(_seconds_left(arguments), options)
 
 
 def pack(arguments: argparse.Namespace) -> None:

@@ -1,33 +1,40 @@
-"""Work a plan off: job after job in one process, within a given time, resuming what was begun."""
+"""Work a plan off: job after job, within a given time, resuming what was begun."""
 
-import gc
 import math
-import os
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
+from uuid import uuid4
 
 from brio_core.errors import BrioError
 from brio_core.files import read_json
+from brio_core.handover.claims import Claims
+from brio_core.handover.lifetime import (
+    TimeIsUp,
+    alarm,
+    gpu_is_lost,
+    like_a_new_process,
+    start_again,
+)
 from brio_core.handover.plan import Job, Plan, check_code
 from brio_core.inputs import checksum
 
 # Cells of one method differ a little in time, by early stopping and by settings of variants.
 MARGIN = 1.1
-
-
-class TimeIsUp(BaseException):
-    """Raised in the middle of a job; like an interrupt it must pass all handlers of errors."""
+# Seconds between two looks at what other processes have done.
+PAUSE = 1.0
 
 
 class Worker:
-    """The unfinished jobs of a plan on this machine."""
+    """The unfinished jobs of a plan on this machine, which other processes may work off too.
+
+    ``call`` names the call of the program that a process belongs to, ``processes`` says how many
+    belong to it.
+    """
 
     def __init__(
         self,
@@ -36,10 +43,16 @@ class Worker:
         programs: Mapping[str, ModuleType],
         only: Sequence[str] = (),
         without: Sequence[str] = (),
+        call: str | None = None,
+        processes: int = 1,
     ) -> None:
         self._plan = plan
         self._root = root
         self._programs = programs
+        self._processes = processes
+        self.claims = Claims(root, call or uuid4().hex)
+        # Before the results are looked at: what comes later is seen by its new time.
+        self._stamps = {job.folder: self._stamp(job) for job in plan.jobs}
         self._unfinished = {job.folder: job for job in plan.unfinished(root, programs)}
         self.chosen = [
             job
@@ -48,6 +61,7 @@ class Worker:
         ]
         self.waiting = [job for job in self.chosen if job.folder in self._unfinished]
         self.failed: list[Job] = []
+        self._seeds = list(dict.fromkeys(Path(job.folder).name for job in plan.jobs))
         self._seconds: dict[str, float] = {}
         for job in plan.jobs:
             if job.folder not in self._unfinished:
@@ -78,36 +92,100 @@ class Worker:
     def run(self, seconds: float, options: Callable[[Job], Sequence[str]]) -> None:
         """Do what can be done in time; ``options`` are added to the command of a job."""
         deadline = time.monotonic() + seconds
-        job = None
+        job, begun_one = None, False
         try:
-            with _alarm(seconds):
-                while job := self._next(deadline - time.monotonic(), job is not None):
+            with alarm(seconds):
+                while job := self._next(deadline, begun_one):
                     self._run_one(job, options(job), deadline)
                     self.waiting.remove(job)
+                    begun_one, job = True, None
         except TimeIsUp:
             # What a job has reached lies in its folder, and the next call goes on from there.
             print(f"time is up{f': {job.folder} continues next time' if job else ''}", flush=True)
-        if self.waiting:
-            print(f"{len(self.waiting)} jobs are left for the next call", flush=True)
+        finally:
+            self.claims.release()
 
-    def _next(self, seconds: float, begun_one: bool) -> Job | None:
-        """The first job that is ready and fits into the time.
+    def look_again(self) -> None:
+        """Notice what other processes have finished."""
+        for job in list(self._unfinished.values()):
+            before, now = self._stamps[job.folder], self._stamp(job)
+            self._stamps[job.folder] = now
+            if now != before and self._plan.is_finished(job, self._root, self._programs):
+                self._finish(job)
+                if job in self.waiting:
+                    self.waiting.remove(job)
 
-        Where none fits, a call that has done nothing yet begins one all the same: a job that is
+    def _next(self, deadline: float, begun_one: bool) -> Job | None:
+        """Claim a job, or wait for one as long as others work at what could make one ready."""
+        others, pauses = True, 0
+        while True:
+            if job := self._claim(deadline - time.monotonic(), begun_one):
+                return job
+            # Once nobody is at work it looks a last time: a job may just have become ready.
+            if not others:
+                return None
+            if others := self._others_work():
+                if not pauses and begun_one:
+                    like_a_new_process()  # which keeps no memory of the GPU from the others
+                pauses += 1
+                time.sleep(PAUSE)
+
+    def _claim(self, seconds: float, begun_one: bool) -> Job | None:
+        """The first job that is ready, fits into the time, and could be claimed."""
+        self.look_again()
+        for job in self._fitting(seconds, begun_one):
+            if self.claims.take(job.folder):
+                # Another call may have finished it in between.
+                self.look_again()
+                if job in self.waiting:
+                    return job
+                self.claims.release()
+        return None
+
+    def _fitting(self, seconds: float, begun_one: bool) -> list[Job]:
+        """Jobs that are ready and fit into the time, in the order in which they should be done.
+
+        Where none fits, a process that has done nothing yet begins one all the same: a job that is
         longer than every call is done in pieces.
         """
         ready = [job for job in self.waiting if self._is_ready(job)]
-        fitting = (job for job in ready if not self._expected(job) * MARGIN > seconds)
-        return next(fitting, ready[0] if ready and not begun_one else None)
+        if self._processes > 1:
+            ready.sort(key=self._rank)
+        fitting = [job for job in ready if not self._expected(job) * MARGIN > seconds]
+        return fitting or ([] if begun_one else ready)
+
+    def _rank(self, job: Job) -> tuple[int, float]:
+        """Seed by seed as in the plan; long jobs first, so that no process ends much later.
+
+        Those of unknown length may be the longest.
+        """
+        known = self._expected(job)
+        return self._seeds.index(Path(job.folder).name), -math.inf if math.isnan(known) else -known
+
+    def _others_work(self) -> bool:
+        """Whether a process is busy with what is still waiting here, or with what that reads."""
+        names = {job.folder for job in self.waiting}
+        names |= {maker for job in self.waiting for maker in _makers(job)} & self._unfinished.keys()
+        return any(map(self.claims.is_held, names))
 
     def _is_ready(self, job: Job) -> bool:
         """Whether all that it reads is there and final."""
-        makers = {str(Path(name).parent) for name in job.inputs}
-        return makers.isdisjoint(self._unfinished)
+        return _makers(job).isdisjoint(self._unfinished)
 
     def _expected(self, job: Job) -> float:
         """The longest that jobs of the same kind took here; NaN before the first."""
         return self._seconds.get(_kind(job), math.nan)
+
+    def _stamp(self, job: Job) -> int | None:
+        """The time of the file that is written last."""
+        try:
+            return (self._root / job.folder / "meta.json").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def _finish(self, job: Job, seconds: float = 0.0) -> None:
+        del self._unfinished[job.folder]
+        self._note_time(job, seconds)
 
     def _note_time(self, job: Job, seconds: float = 0.0) -> None:
         # The first job of a process waits for torch and the GPU; a cell's own time does not.
@@ -119,7 +197,7 @@ class Worker:
     def _run_one(self, job: Job, more: Sequence[str], deadline: float) -> None:
         words = [*self._plan.words(job, self._root), *more]
         begun = time.monotonic()
-        _like_a_new_process()
+        like_a_new_process()
         try:
             self._programs[job.program].main(words)
             self._plan.check(job, self._root, self._programs)
@@ -128,14 +206,21 @@ class Worker:
                 traceback.print_exc()
             print(f"failed: {job.folder}: {error}", file=sys.stderr, flush=True)
             self.failed.append(job)
+            self.claims.fail()
         else:
-            del self._unfinished[job.folder]
             seconds = time.monotonic() - begun
-            self._note_time(job, seconds)
+            self._finish(job, seconds)
+            self.look_again()
             left = len(self.waiting) - 1
             print(f"{job.folder}: {seconds:.1f} s, {left} jobs left", flush=True)
-        if job in self.failed and _gpu_is_lost():
-            _start_again(job, deadline)
+        if job in self.failed and gpu_is_lost():
+            start_again(self.claims.call, deadline)
+        self.claims.release()
+
+
+def _makers(job: Job) -> set[str]:
+    """Folders of what it reads."""
+    return {str(Path(name).parent) for name in job.inputs}
 
 
 def _kind(job: Job) -> str:
@@ -147,53 +232,3 @@ def _matches(job: Job, patterns: Sequence[str]) -> bool:
     """By a part of the folder, such as the variant, or by the folder as a whole."""
     names = [job.folder, *Path(job.folder).parts]
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    def ring(number: int, frame: object) -> None:
-        raise TimeIsUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    # Zero would mean that it never rings. It rings again: Python drops what a finaliser raises.
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3) if math.isfinite(seconds) else 0, 30)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _like_a_new_process() -> None:
-    """Undo what the job before has left behind: memory, its record, and torch's switches."""
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
-    torch.use_deterministic_algorithms(False)
-    torch.set_float32_matmul_precision("highest")
-    # The largest memory so far is counted anew, where the system can do that (Linux).
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _gpu_is_lost() -> bool:
-    """After some errors a process can never use its GPU again."""
-    import torch
-
-    if not torch.cuda.is_initialized():
-        return False
-    try:
-        torch.cuda.synchronize()
-    except Exception:
-        return True
-    return False
-
-
-def _start_again(job: Job, deadline: float) -> None:
-    """Go on in a new process in place of this one, without the job that has broken it."""
-    print("the GPU is lost to this process, going on in a new one", file=sys.stderr, flush=True)
-    left = max(0.0, deadline - time.monotonic()) / 60
-    more = ["--without", job.folder, "--minutes", f"{left:.3f}"]
-    os.execv(sys.executable, [*sys.orig_argv, *more])

@@ -8,11 +8,11 @@ from brio_core.reporting.blocks import blocks
 from brio_core.reporting.paper import paper_method, read_efficiency
 from brio_core.reporting.results import FOREIGN, in_paper_order, ordered
 from brio_core.reporting.results_table import VARIANT_WORDS
-from brio_core.reporting.tables import NOT_RUN, Cell, Table
+from brio_core.reporting.tables import NOT_RUN, Cell, Table, plural
 
 COLUMNS = (
     "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "parameters",
-    "device",
+    "device", "beside",
 )  # fmt: skip
 PAPER = {"paper_seconds_per_epoch": "seconds_per_epoch", "paper_memory_gb": "gpu_memory_gb"}
 
@@ -43,6 +43,18 @@ def efficiency_rows(summaries: pd.DataFrame, planned: dict, paper: str | Path) -
 
 def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:
     """What :func:`efficiency_rows` found, cohorts one below the other."""
+    notes = (
+        "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
+        "the epochs of all its folds, which train together. Memory: the highest of all seeds, "
+        "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
+        "cell: all seeds, one after the other. Methods without epochs fit a path of penalties. "
+        "The paper names no hardware, so its figures show an order and no ratio.",
+    )
+    if rows["beside"].astype(float).gt(0).any():
+        notes += (
+            "Beside others: trained while other processes trained on the same machine, so these "
+            "times are longer than those of a cell alone.",
+        )
     return Table(
         title=experiment.get("title", "Cost of training"),
         caption=experiment.get("caption", ""),
@@ -51,13 +63,7 @@ def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Ta
             "Folds at once", "Epochs", "Parameters", "Whole cell", "Hardware",
         ),
         rows=blocks(rows, datasets, _cells),
-        notes=(
-            "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
-            "the epochs of all its folds, which train together. Memory: the highest of all seeds, "
-            "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
-            "cell: all seeds, one after the other. Methods without epochs fit a path of penalties. "
-            "The paper names no hardware, so its figures show an order and no ratio.",
-        ),
+        notes=notes,
         section="efficiency",
         left=(0, 9),
     )  # fmt: skip
@@ -66,7 +72,7 @@ def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Ta
 def _cells(row: pd.Series) -> list[Cell]:
     paper = [_number(row[name], ".3g") for name in PAPER]
     if row["status"] == NOT_RUN:
-        ours = [NOT_RUN] * len(COLUMNS)
+        ours = [NOT_RUN] * 7
     else:
         ours = [
             _number(row["seconds_per_epoch"], ".3g"),
@@ -75,10 +81,15 @@ def _cells(row: pd.Series) -> list[Cell]:
             _number(row["epochs"], ".0f"),
             _number(row["parameters"], ",.0f"),
             duration(row["seconds"]),
-            row["device"] or "–",
+            _hardware(row),
         ]
     seconds, memory, *rest = ours
     return [Cell(text) for text in (seconds, paper[0], memory, paper[1], *rest)]
+
+
+def _hardware(row: pd.Series) -> str:
+    beside = f", beside {plural(int(row['beside']), 'other')}" if row["beside"] > 0 else ""
+    return f"{row['device'] or '–'}{beside}"
 
 
 def _number(value: float | None, form: str) -> str:

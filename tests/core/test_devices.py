@@ -38,7 +38,7 @@ def test_every_job_has_a_gpu_of_its_own(tmp_path):
             assert jobs[-1].stdout.readline() == expected
         # The third waits, and takes over from one that is killed.
         jobs.append(start(tmp_path, "one", "two"))
-        assert "all 2 GPUs are taken" in jobs[2].stderr.readline()
+        assert "all GPUs are taken" in jobs[2].stderr.readline()
         jobs[1].send_signal(signal.SIGKILL)
         assert jobs[2].stdout.readline() == "1\n"
     finally:
@@ -69,6 +69,26 @@ def test_training_uses_what_it_has_claimed(monkeypatch, tmp_path):
     assert choose_device("cuda", False).type == "cuda"
     assert chosen == [0], "a process that trains several cells keeps its GPU"
     assert [path.name for path in tmp_path.iterdir()] == ["brio-gpu-gpu-0.lock"]
+
+
+def test_processes_of_one_plan_spread_over_few_gpus(monkeypatch, tmp_path):
+    chosen = []
+    properties = lambda number: type("Properties", (), {"uuid": f"gpu-{number}"})  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(devices.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(devices, "_places", 1)
+    devices.allow_sharing(5)
+    held = []
+    for _ in range(5):
+        # Like a new process, while the others keep theirs.
+        monkeypatch.setattr(devices, "_held", [])
+        devices.use_free_gpu()
+        held += devices._held
+    assert chosen == [0, 1, 0, 1, 0]
+    for file in held:
+        os.close(file)
 
 
 def test_cpu_takes_no_gpu(monkeypatch):

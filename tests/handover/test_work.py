@@ -7,6 +7,7 @@ import pytest
 from handed_over import make_home, train_job
 
 from brio_core import gradient
+from brio_core.handover import lifetime
 from brio_core.handover import work as working
 from brio_core.handover.plan import prepare
 from brio_core.handover.work import Worker
@@ -60,9 +61,9 @@ def test_what_would_not_fit_is_not_begun(machine, capsys):
     assert sum("waiting" in line for line in worker.describe()) == 2
     worker._seconds = dict.fromkeys(worker._seconds, 100.0)
     first = worker.waiting[0]
-    assert worker._next(111, False) == first
-    assert worker._next(109, True) is None, "left for the next call"
-    assert worker._next(109, False) == first, "but a call that did nothing begins one"
+    assert worker._fitting(111, True)[0] == first
+    assert worker._fitting(109, True) == [], "left for the next call"
+    assert worker._fitting(109, False)[0] == first, "but a call that did nothing begins one"
 
 
 def test_one_failure_does_not_stop_the_others(machine, monkeypatch, capsys):
@@ -84,17 +85,20 @@ def test_one_failure_does_not_stop_the_others(machine, monkeypatch, capsys):
 def test_a_lost_gpu_needs_a_new_process(machine, monkeypatch):
     worker, started = machine(), []
     monkeypatch.setattr(worker._programs["train"], "main", lambda words: 1 / 0)
-    monkeypatch.setattr(working, "_gpu_is_lost", lambda: True)
+    monkeypatch.setattr(working, "gpu_is_lost", lambda: True)
 
     def execute(program, words):
         started.append(words)
         raise SystemExit
 
-    monkeypatch.setattr(working.os, "execv", execute)
+    monkeypatch.setattr(lifetime.os, "execv", execute)
     with pytest.raises(SystemExit):
         worker.run(60, lambda job: [])
-    assert started[0][-4:-1] == ["--without", "runs/toy/loso/gcn-0/seed-0", "--minutes"]
+    assert started[0][-4:-1] == ["--call", worker.claims.call, "--minutes"]
     assert 0.5 < float(started[0][-1]) <= 1
+    again = machine(call=worker.claims.call)
+    assert again._claim(60, False).folder == "runs/toy/loso/gcn-1/seed-0", "without the same job"
+    assert again.claims.failed(job.folder for job in again.chosen) == ["runs/toy/loso/gcn-0/seed-0"]
 
 
 def test_choice_by_patterns(machine):
