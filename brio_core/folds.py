@@ -69,7 +69,7 @@ class FoldStack:
         verb: str,
         *arguments: Any,
         shared: bool = False,
-        folds: Tensor | None = None,
+        folds: Tensor | slice | None = None,
     ) -> Any:
         """Call ``verb`` in evaluation mode for all folds, or for those in ``folds``.
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import vmap
+from torch.nn import functional
 
 from brio_core.batches import Batches
 from brio_core.folds import FoldStack, State
@@ -69,6 +70,7 @@ class GradientFit:
         self._validation = ValidationAuc(
             [fold.validation_groups for fold in folds], problem.label, problem.device
         )
+        self._parts = list(self._validation.parts(VALIDATED_AT_ONCE))
         self._totals: dict[str, Tensor] = {}
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
@@ -201,10 +203,13 @@ class GradientFit:
         settings, epoch = self.settings, self._epoch
         rows = torch.where(self.sources.site < 0, -1, self.sources.rows)
         self.method.before_selection(self.stack, self.features, rows)
-        parts = [
-            self.stack.call("logits", self.features.gather(index))
-            for index in self._validation.index.split(VALIDATED_AT_ONCE, dim=1)
-        ]
+        index = self._validation.index
+        parts = []
+        for folds, places, columns in self._parts:
+            some = index[:, columns] if folds is None else index[folds, columns]
+            part = self.stack.call("logits", self.features.gather(some, folds), folds=folds)
+            # Folds without subjects there get the row of zeros behind all others.
+            parts.append(part if folds is None else functional.pad(part, (0, 0, 0, 1))[places])
         self._auc.copy_(self._validation(torch.cat(parts, dim=1)))
         better = self.active & (self._auc > self.best_auc) & (epoch >= settings.first_epoch)
         for name, value in self.stack.persistent().items():

@@ -1,6 +1,7 @@
 """One rule for all methods: the checkpoint with the best mean AUC over the validation groups."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -37,9 +38,30 @@ class ValidationAuc:
                 negative[index, number, part] = label[group] == 0
                 start += len(group)
         self.index = torch.as_tensor(self.rows, device=device)
+        self._counts = np.array([len(fold) for fold in rows])
         positive, negative = (torch.as_tensor(mask, device=device) for mask in (positive, negative))
         self._pairs = positive[..., :, None] & negative[..., None, :]
         self._totals = self._pairs.sum((-1, -2))
+
+    def parts(self, at_once: int) -> Iterator[tuple[Tensor | None, Tensor | None, slice]]:
+        """Columns of ``index`` that hold all subjects, with little padding, from left to right.
+
+        With the folds that have subjects there and the place of every fold among these, one beyond
+        the last for the others; None where all have some. Folds differ in their validation sites:
+        the widest has several times the subjects of most.
+        """
+        quarters = np.quantile(self._counts, (0.25, 0.5, 0.75, 1.0), method="higher")
+        for start, stop in pairwise([0, *np.unique(quarters).tolist()]):
+            wide = self._counts > start
+            folds = places = None
+            if not wide.all():
+                order = np.where(wide, np.cumsum(wide) - 1, wide.sum())
+                folds, places = (
+                    torch.as_tensor(numbers, device=self.index.device)
+                    for numbers in (np.flatnonzero(wide), order)
+                )
+            for begin in range(start, stop, at_once):
+                yield folds, places, slice(begin, min(begin + at_once, stop))
 
     def __call__(self, logits: Tensor) -> Tensor:
         """AUC of every fold from its validation logits (F, width), float64."""

@@ -181,9 +181,9 @@ class FeatureStore:
         if self.bytes <= budget:
             self._cache = self._fill(probe, count)
 
-    def _compute(self, index: Tensor) -> dict[str, Tensor]:
+    def _compute(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
         chosen = {name: rows_of(value, index) for name, value in self._inputs.items()}
-        return self._stack.call("features", chosen)
+        return self._stack.call("features", chosen, folds=folds)
 
     def _fill(self, probe: dict[str, Tensor], count: int) -> dict[str, Tensor]:
         folds = 1 if self._shared else len(self._stack)
@@ -194,10 +194,11 @@ class FeatureStore:
         for start in range(0, count, step):
             rows = torch.arange(start, min(start + step, count), device=self._stack.device)
             part = {name: rows_of(value, rows) for name, value in self._inputs.items()}
-            chosen = torch.zeros(1, dtype=torch.int64, device=rows.device) if self._shared else None
+            chosen = slice(1) if self._shared else None
             computed = self._stack.call("features", part, shared=True, folds=chosen)
             for name, value in computed.items():
-                cache[name][:, rows] = value
+                # A slice is copied; rows by number would be sorted first on a GPU.
+                cache[name][:, start : start + step] = value
         return cache
 
     def keep(self, folds: Tensor) -> None:
@@ -205,11 +206,12 @@ class FeatureStore:
         if self._cache is not None and not self._shared:
             self._cache = {name: value[folds] for name, value in self._cache.items()}
 
-    def gather(self, index: Tensor) -> dict[str, Tensor]:
-        """Features of subjects ``index`` (F, B), with a leading fold axis."""
+    def gather(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
+        """Features of subjects ``index`` (F, B) in all folds, or in those of ``folds``."""
         if self._cache is None:
-            return self._compute(index)
-        fold = torch.arange(len(index), device=index.device)[:, None] * (not self._shared)
+            return self._compute(index, folds)
+        fold = torch.arange(len(index), device=index.device) if folds is None else folds
+        fold = fold[:, None] * (not self._shared)
         return {name: _take(value, fold, index) for name, value in self._cache.items()}
 
 

@@ -330,3 +330,19 @@ def test_bfloat16_trains_to_other_but_finite_numbers():
     for value in states[1].values():
         assert value.dtype == torch.float32 and torch.isfinite(value).all()
     assert not torch.equal(states[0]["head.weight"], states[1]["head.weight"])
+
+
+def test_validation_subjects_of_unequal_folds_are_scored_once_and_without_much_padding():
+    label = np.arange(400) % 2
+    counts = [30, 40, 50, 60, 70, 80, 300, 350]
+    measure = ValidationAuc([[np.arange(count)] for count in counts], label, "cpu")
+    seen = torch.zeros(measure.index.shape, dtype=torch.int64)
+    for folds, places, columns in measure.parts(at_once=100):
+        assert columns.stop - columns.start <= 100
+        seen[slice(None) if folds is None else folds, columns] += 1
+        if folds is not None:
+            here = [places.tolist().index(number) for number in range(len(folds))]
+            assert here == folds.tolist() and places.max() == len(folds)
+    for scored, count in zip(seen, counts):
+        assert (scored[:count] == 1).all()
+    assert seen.max() == 1 and seen.sum() < 1.5 * sum(counts)
