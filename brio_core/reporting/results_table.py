@@ -246,16 +246,23 @@ def counts(part: pd.DataFrame | None, key: tuple[str, str], datasets: dict) -> s
     name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
     if part is None:
         return f"{name}: {NOT_RUN}."
-    seeds = ordered(str(int(n)) for n in sorted(part["seeds"]))
-    seeds_text = plural(int(seeds[0]), "seed") if len(seeds) == 1 else f"{' or '.join(seeds)} seeds"
     first = part.iloc[0]
     left_out = int(first["left_out"])
     aside = f", {plural(left_out, 'fold')} with one class left out" if left_out else ""
     return (
         f"{name}: "
         f"{plural(int(first['subjects']), 'subject')}, {plural(int(first['sites']), 'site')}, "
-        f"{plural(int(first['folds']), 'test fold')}{aside}, {seeds_text}."
+        f"{plural(int(first['folds']), 'test fold')}{aside}, {_seeds(part)}."
     )
+
+
+def _seeds(part: pd.DataFrame) -> str:
+    """How many seeds most rows have, and which rows have more or fewer."""
+    usual = part["seeds"].mode().max()
+    text = plural(int(usual), "seed")
+    others = part.loc[part["seeds"] != usual].groupby("seeds", sort=True)["label"]
+    aside = [f"{int(number)} of {', '.join(labels)}" for number, labels in reversed(list(others))]
+    return text + (f" ({'; '.join(aside)})" if aside else "")
 
 
 def verdict(rows: pd.DataFrame) -> str:

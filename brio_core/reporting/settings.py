@@ -87,6 +87,8 @@ def _schema_rows(path: Path, values: dict, part: str, file: str) -> Iterator[tup
         value = values
         for word in key.split("."):
             value = value[word]
+        if value == {}:
+            continue
         remark = rule["description"].strip()
         yield "all methods", part, file, key, _text(value), key, remark
 
@@ -100,6 +102,8 @@ def _unstated(rules: dict, above: str = "") -> Iterator[tuple[str, dict]]:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_text(one)}" for key, one in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

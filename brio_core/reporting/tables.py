@@ -49,6 +49,16 @@ class Table:
         """For JSON; the overview page reads it back."""
         return asdict(self)
 
+    @classmethod
+    def of(cls, value: dict) -> "Table":
+        """The table that :meth:`as_dict` gave."""
+        rows = [
+            Row(tuple(Cell(**cell) for cell in row["cells"]), row["heading"])
+            for row in value["rows"]
+        ]
+        lists = {key: tuple(one) for key, one in value.items() if isinstance(one, list)}
+        return cls(**{**value, **lists, "rows": tuple(rows)})
+
 
 def percent(value: float) -> str:
     """A share in percent with one decimal, or a dash."""
@@ -81,7 +91,8 @@ def plural(number: int, word: str) -> str:
     return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
-def _markdown_text(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """Escape what Markdown would read as layout."""
     text = re.sub(r"([\\`*_|\[\]])", r"\\\1", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -93,16 +104,17 @@ def markdown(table: Table) -> str:
         spans = [""] * len(table.columns)
     heads = [f"{span} {head}".strip() for span, head in zip(spans, table.columns)]
     align = ["---" if i in table.left else "---:" for i in range(len(heads))]
-    lines = [f"**{_markdown_text(table.title)}**", "", _markdown_text(table.caption), ""]
-    lines += [_bar(map(_markdown_text, heads)), _bar(align)]
+    title = f"**{markdown_text(table.title)}**" if table.title else ""
+    lines = [line for text in (title, markdown_text(table.caption)) if text for line in (text, "")]
+    lines += [_bar(map(markdown_text, heads)), _bar(align)]
     for row in table.rows:
         if row.heading:
-            name = f"*{_markdown_text(row.cells[0].text)}*"
+            name = f"*{markdown_text(row.cells[0].text)}*"
             lines.append(_bar([name] + [""] * (len(heads) - 1)))
         else:
             lines.append(_bar(map(_markdown_cell, row.cells)))
     for note in table.notes:
-        lines += ["", _markdown_text(note)]
+        lines += ["", markdown_text(note)]
     return "\n".join(lines) + "\n"
 
 
@@ -111,7 +123,7 @@ def _bar(cells) -> str:
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _markdown_text(cell.text)
+    text = markdown_text(cell.text)
     text = f"**{text}**" if cell.bold else text
     # Brackets in numbers cannot start a link, so they stay readable.
     return f"{text} {cell.extra}".strip()

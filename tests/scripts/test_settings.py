@@ -56,6 +56,13 @@ def test_the_value_is_that_of_the_run(tmp_path):
     assert row["file"] == "config/methods/brio.yaml"
 
 
+def test_other_seeds_are_listed_where_there_are_some(rows, tmp_path):
+    assert not {"more_seeds", "protocol_seeds"} & set(rows[0]["choice"])
+    table = make(tmp_path, more_seeds={"brio": [3, 4]}, protocol_seeds={"id": "first"})
+    values = table.set_index("choice")["value"]
+    assert values["more_seeds"] == "brio: 3, 4" and values["protocol_seeds"] == "id: first"
+
+
 def test_remarks_are_the_comments_of_the_file(tmp_path):
     path = tmp_path / "x.yaml"
     lines = ["presets:", "  common:", "    # Above", "    a: 1 # first", "    b: '#2'"]

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting.results import GROUPS
+from brio_core.reporting.results_table import counts
 from brio_core.reporting.tables import Cell, Row, Table, best, is_best, latex, markdown, percent
 from tests.scripts.standins import DATASET, METHODS, run_program, write_cohort, write_run
 
@@ -123,10 +124,27 @@ def test_notes_explain_deviation_bracket_seeds_and_sites(results):
         assert "98 subjects, 7 sites, 7 test folds, 1 seed" in text
 
 
+def test_rows_with_more_or_fewer_seeds_are_named():
+    rows = [("GCN", 3), ("GIN", 3), ("BRIO", 5), ("Linear (a)", 1), ("Linear (b)", 1)]
+    part = pd.DataFrame(rows, columns=["label", "seeds"])
+    part = part.assign(subjects=9, sites=5, folds=5, left_out=0)
+    end = "3 seeds (5 of BRIO; 1 of Linear (a), Linear (b))."
+    assert counts(part, ("x", "loso"), {}).endswith(f"5 test folds, {end}")
+    assert counts(part.iloc[:2], ("x", "loso"), {}).endswith("5 test folds, 3 seeds.")
+
+
 def test_markdown_is_a_table_of_equal_width(results):
     lines = (results / "tables/main.md").read_text().splitlines()
     bars = [line.count("|") for line in lines if line.startswith("|")]
     assert set(bars) == {6} and len(bars) == 2 + 3 + 4
+
+
+def test_a_table_can_be_read_back(results):
+    table = Table.of(json.loads((results / "tables/main.json").read_text()))
+    assert markdown(table) == (results / "tables/main.md").read_text()
+    assert json.loads(json.dumps(table.as_dict())) == json.loads(
+        (results / "tables/main.json").read_text()
+    )
 
 
 def test_best_is_bold_with_ties_in_print():

@@ -36,6 +36,8 @@ elif program == "adopt":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "meta.json")]
 elif program == "handover":
     files = [out["--folder"] / "plan.json"]
+elif program == "document":
+    files = [out["--out-dir"] / pathlib.Path(options["--templates"][0]).name]
 elif program == "diagnose":
     files = [out["--out-dir"] / "cells.csv"]
 elif program == "train":

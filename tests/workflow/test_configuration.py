@@ -7,13 +7,14 @@ import yaml
 
 from workflow.lib.cells import experiment_cells
 from workflow.lib.configuration import load
+from workflow.lib.documents import document_files
 from workflow.lib.files import ConfigurationError, read_yaml
 from workflow.lib.outputs import item, item_cells, output_inputs, output_names
 from workflow.lib.paths import Paths
 from workflow.lib.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGS = ("config", "paper", "abide")
+CONFIGS = ("config", "paper", "abide", "abide-cc200")
 
 
 def configuration(name: str = "config", **changes):
@@ -63,6 +64,15 @@ def test_every_key_is_described(kind):
         ({"seeds": []}, "'seeds' is empty"),
         ({"seeds": [0, 0]}, "'seeds' names 0 twice"),
         ({"seeds": [-1]}, "'seeds[0]' must be at least 0, not -1"),
+        ({"more_seeds": {"brio": [1, 1]}}, "'more_seeds.brio' names 1 twice"),
+        ({"more_seeds": {"brio": [0]}}, "'more_seeds.brio' repeats 0, which is one of 'seeds'"),
+        ({"more_seeds": {"brioo": [5]}}, "unknown variant 'brioo'; did you mean 'brio'?"),
+        ({"protocol_seeds": {"lodo": "first"}}, "unknown key 'protocol_seeds.lodo'"),
+        ({"protocol_seeds": {"id": "last"}}, "'protocol_seeds.id' cannot be 'last'; it means:"),
+        (
+            {"documents": ["x"]},
+            "unknown name 'x' in 'documents', there is no config/documents/x.md",
+        ),
         ({"split_seed": "zero"}, "'split_seed' must be a whole number, not 'zero'"),
         ({"device": "tpu"}, "'device' must be one of auto, cpu, cuda, not 'tpu'"),
         (
@@ -225,6 +235,43 @@ def test_cells_are_chosen_by_cohorts_methods_and_seeds():
     permuted = experiment_cells(resolved, "permuted")
     assert len(permuted) == 5 * 3
     assert {cell.seed for cell in permuted} == {3}
+
+
+def test_variants_and_protocols_may_have_other_seeds():
+    def seeds(**words):
+        methods = ["gcn", "brio", "linear-correlation"]
+        resolved = configuration(seeds=[3, 4], methods=methods, variants="all", **words)
+        found = {}
+        for experiment in ("main", "ablations", "presets"):
+            for cell in experiment_cells(resolved, experiment):
+                found.setdefault((experiment, *cell[1:3]), []).append(cell.seed)
+        return found
+
+    usual = seeds()
+    changed = seeds(more_seeds={"brio": [7]}, protocol_seeds={"id": "first"})
+    assert changed.pop(("main", "loso", "brio")) == [3, 4, 7]
+    assert changed.pop(("ablations", "loso", "brio")) == [3, 4, 7], "the same row everywhere"
+    for method in ("gcn", "brio"):
+        assert usual["main", "id", method] == [3, 4]
+        assert changed.pop(("main", "id", method)) == [3]
+    assert changed.items() <= usual.items(), "and nothing else"
+    assert seeds(protocol_seeds={"id": [9]})["main", "id", "gcn"] == [9]
+    assert seeds(protocol_seeds={"loso": [9]})["presets", "loso", "gcn"] == [3], "asks for one"
+
+
+def test_the_run_of_the_document_on_abide():
+    """Three seeds of all, five of BRIO, one where sites were seen in training."""
+    resolved = configuration("abide-cc200")
+    cells = experiment_cells(resolved, "main")
+    unseen = [cell for cell in cells if cell.protocol == "loso"]
+    assert len(unseen) == 16 * 3 + 5 + 4
+    assert len(cells) - len(unseen) == 17 + 4
+    files = document_files(resolved, Paths("r"), ["paper_vs_ours", "settings", "settings-others"])
+    assert "r/tables/presets.csv" in files["tables"] and "r/tables/presets.json" in files["printed"]
+    assert "r/figures/diagnostics-abide-cc200.png" in files["figures"]
+    tables = {path for path in files["tables"] if "settings" not in path and "paper" not in path}
+    names = output_names(resolved, "tables", tuple(resolved.settings["experiments"]))
+    assert tables == {f"r/tables/{name}.csv" for name in names if name != "sites"}
 
 
 def test_sweeps_are_shortened_by_variants():

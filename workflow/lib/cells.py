@@ -45,7 +45,7 @@ def _entry_cells(configuration: "Configuration", entry: dict) -> Iterator[Cell]:
     for cohort in _chosen(entry["cohorts"], settings["cohorts"]):
         for protocol in entry["protocols"]:
             for variant in _variants(configuration, entry["variants"]):
-                for seed in _seeds(configuration, variant, entry["seeds"]):
+                for seed in _seeds(configuration, protocol, variant, entry["seeds"]):
                     yield Cell(cohort, protocol, variant, seed)
 
 
@@ -76,8 +76,14 @@ def published_variant(method: str) -> str:
     return f"{method}-published"
 
 
-def _seeds(configuration: "Configuration", variant: str, wanted: str | list) -> list[int]:
-    seeds = wanted if isinstance(wanted, list) else configuration.settings["seeds"]
+def _seeds(
+    configuration: "Configuration", protocol: str, variant: str, wanted: str | list
+) -> list[int]:
+    settings = configuration.settings
+    if wanted == "all":
+        wanted = settings["protocol_seeds"].get(protocol, "all")
+    seeds = [*settings["seeds"], *settings["more_seeds"].get(variant, ())]
+    seeds = wanted if isinstance(wanted, list) else seeds
     deterministic = configuration.method_of(variant)["seeds"] == "first"
     return seeds[:1] if wanted == "first" or deterministic else seeds
 

@@ -14,7 +14,7 @@ RESERVED = frozenset({
     "all", "demo", "paper", "tables", "figures", "overview", "make_demo", "candidates", "extract",
     "assemble", "connect", "site_profile", "data", "split", "blocklength", "train", "diagnose",
     "summarise", "table", "figure", "index", "export", "adopt", "settings", "paper_vs_ours",
-    "handover",
+    "handover", "document",
 })  # fmt: skip
 
 
@@ -107,6 +107,18 @@ def check_variants(configuration: "Configuration", where: str) -> None:
                 f"{where}: unknown variant {word!r} in 'variants'"
                 f"{suggestion(word, configuration.variants)}"
             )
+
+
+def check_seeds(configuration: "Configuration", where: str) -> None:
+    """Further seeds belong to variants that there are, and must be others."""
+    settings = configuration.settings
+    for variant, seeds in settings["more_seeds"].items():
+        _check_words([variant], configuration.variants, f"{where}: 'more_seeds': unknown variant")
+        for seed in seeds:
+            if seed in settings["seeds"]:
+                raise ConfigurationError(
+                    f"{where}: 'more_seeds.{variant}' repeats {seed}, which is one of 'seeds'"
+                )
 
 
 def check_experiments(configuration: "Configuration", where: str) -> None:

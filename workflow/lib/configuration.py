@@ -16,10 +16,19 @@ from workflow.lib.checks import (
     check_foreign,
     check_methods,
     check_overrides,
+    check_seeds,
     check_skipped,
     check_variants,
 )
-from workflow.lib.files import ConfigurationError, find, folders, names, read_yaml, shown
+from workflow.lib.files import (
+    ConfigurationError,
+    ending,
+    find,
+    folders,
+    names,
+    read_yaml,
+    shown,
+)
 from workflow.lib.schema import check, filled, schema, suggestion
 from workflow.lib.sources import missing_data
 
@@ -134,6 +143,7 @@ def load(
         ("cohorts", "datasets"),
         ("methods", "methods"),
         ("experiments", "experiments"),
+        ("documents", "documents"),
     ):
         _require_files(settings[key], key, kind, where)
     datasets = {name: _read("datasets", name, checked) for name in settings["cohorts"]}
@@ -150,6 +160,7 @@ def load(
         check_methods(configuration)
         check_overrides(configuration, where("overrides"))
         check_variants(configuration, where("variants"))
+        check_seeds(configuration, where("more_seeds"))
         check_experiments(configuration, where("experiments"))
     return configuration
 
@@ -179,7 +190,7 @@ def _require_files(wanted: Sequence[str], key: str, kind: str, where: Callable) 
         if find(kind, name) is None:
             raise ConfigurationError(
                 f"{where(key)}: unknown name {name!r} in {key!r}, "
-                f"there is no config/{kind}/{name}.yaml{suggestion(name, names(kind))}"
+                f"there is no config/{kind}/{name}{ending(kind)}{suggestion(name, names(kind))}"
             )
 
 

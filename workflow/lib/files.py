@@ -5,6 +5,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+ENDINGS = {"documents": ".md"}
 
 
 class ConfigurationError(Exception):
@@ -56,15 +57,20 @@ def folders() -> tuple[Path, ...]:
 
 
 def find(kind: str, name: str) -> Path | None:
-    """The file of a dataset, method or experiment; ``kind`` is the name of its folder."""
+    """The file of a dataset, method, experiment or document; ``kind`` is the name of its folder."""
     for folder in folders():
-        path = folder / kind / f"{name}.yaml"
+        path = folder / kind / f"{name}{ending(kind)}"
         if path.is_file():
             return path
     return None
 
 
 def names(kind: str) -> list[str]:
-    """All datasets, methods or experiments that have a file."""
-    found = {path.stem for folder in folders() for path in (folder / kind).glob("*.yaml")}
-    return sorted(found)
+    """All datasets, methods, experiments or documents that have a file."""
+    files = [path for folder in folders() for path in (folder / kind).glob(f"*{ending(kind)}")]
+    return sorted({path.stem for path in files})
+
+
+def ending(kind: str) -> str:
+    """How the names of a kind of files end; documents are prose."""
+    return ENDINGS.get(kind, ".yaml")

@@ -24,8 +24,8 @@ def prepare(workflow, configuration: "Configuration", paths: "Paths") -> None:
     """Let a dry run end with its cost, and write a report only where there is something to show.
 
     The profile asks for a report after the run. Snakemake 9.27 then also reports on dry runs, where
-    it fails because there are no results, and on single files, where it would replace the report of
-    the last full run by an empty one.
+    it fails because there are no results, and on single files and documents, where it would replace
+    the report of the last full run by an empty one or by a part of it.
     """
     if not workflow.is_main_process:
         return
@@ -45,7 +45,8 @@ def prepare(workflow, configuration: "Configuration", paths: "Paths") -> None:
 
 
 def _shows_something(workflow) -> bool:
-    return any(job.rule.name in REPORTED_RULES for job in workflow.dag.jobs)
+    rules = {job.rule.name for job in workflow.dag.jobs}
+    return "document" not in rules and not rules.isdisjoint(REPORTED_RULES)
 
 
 def prepare_run(workflow, configuration: "Configuration", paths: "Paths") -> None:

@@ -7,6 +7,7 @@ import time
 from functools import partial
 
 from brio_core.code_version import code_version, program_version
+from brio_core.errors import BrioError
 from workflow.lib.cells import (
     Cell,
     diagnosed_cells,
@@ -15,7 +16,13 @@ from workflow.lib.cells import (
     foreign_cells,
     summary_cells,
 )
-from workflow.lib.files import find, shown
+from workflow.lib.documents import (
+    document_files,
+    document_templates,
+    left_out,
+    templates_version,
+)
+from workflow.lib.files import ConfigurationError, find, shown
 from workflow.lib.handover import prepared_files
 from workflow.lib.outputs import (
     TABLE_WORDS,
@@ -222,10 +229,18 @@ def resolved_version(wildcards):
     return hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest()
 
 
-def command_line():
-    """How the page says that it was made."""
+def command_line(*targets):
+    """How a page says that it was made."""
     files = [f"--configfile {shlex.quote(shown(path))}" for path in workflow.overwrite_configfiles]
-    return " ".join(["snakemake --cores all", *files])
+    return " ".join(["snakemake", *targets, "--cores all", *files])
+
+
+def documented_files(wildcards):
+    """What the documents are made of; a mistake in a template is found before any job starts."""
+    try:
+        return document_files(CONFIG, PATHS, common_tables())
+    except (BrioError, ConfigurationError) as error:
+        sys.exit(f"error: {error}")
 
 
 def everything(wildcards):
@@ -240,10 +255,16 @@ def predictions_of(experiments):
     return [f"{PATHS.run(cell)}/predictions.csv" for cell in dict.fromkeys(cells)]
 
 
+def common_tables():
+    """Tables of the whole run; with permuted labels alone there is nothing to compare."""
+    return COMMON_TABLES if true_pairs() else COMMON_TABLES[1:]
+
+
 def all_tables(*formats):
     """Tables of the active experiments, and those of the whole run."""
-    names = COMMON_TABLES if true_pairs() else COMMON_TABLES[1:]
-    common = [PATHS.table(name, end) for name in names for end in formats or TABLE_FORMATS]
+    common = [
+        PATHS.table(name, end) for name in common_tables() for end in formats or TABLE_FORMATS
+    ]
     return [*output_files(CONFIG, PATHS, "tables", ACTIVE, *formats), *common]
 
 

@@ -1,0 +1,100 @@
+"""The target that makes documents, planned with stand-ins and run for real on a tiny cohort."""
+
+import pandas as pd
+import pytest
+
+from brio_core.errors import BrioError
+from tests.tiny import make_lab
+from workflow.lib.configuration import load
+from workflow.lib.documents import document_files
+from workflow.lib.files import ConfigurationError
+from workflow.lib.paths import Paths
+
+PAGE = "# Demo\n\n{{ value main-loso brio auc }}\n\n{{ table main-loso }}\n\n{{ figure cohorts }}\n"
+
+
+def write_page(project, text: str = PAGE) -> None:
+    folder = project.folder / "config/documents"
+    folder.mkdir(exist_ok=True)
+    (folder / "demo.md").write_text(text)
+
+
+def test_a_document_needs_what_its_template_names_and_trains_nothing(after_demo):
+    write_page(after_demo)
+    after_demo.append("config/config.yaml", "\ndocuments: [demo]\n")
+    assert after_demo.plan("document") == {("document",)}
+    report = after_demo.folder / "results/report.html"
+    before = report.stat().st_mtime_ns
+    assert after_demo.snakemake("document", "--cores", "1").returncode == 0
+    assert report.stat().st_mtime_ns == before, "that of the last full run"
+    assert (after_demo.folder / "results/documents/demo.md").exists()
+    assert ("document",) not in after_demo.plan("document")
+    write_page(after_demo, PAGE + "More.\n")
+    assert after_demo.plan("document") == {("document",)}, "another text"
+    (after_demo.folder / "results/runs/demo/id/gcn/seed-0/predictions.csv").unlink()
+    jobs = {job[0] for job in after_demo.plan("document")}
+    assert "train" not in jobs, "the page shows unseen sites only"
+
+
+def test_the_document_on_abide_can_be_planned(project):
+    jobs = project.plan("document", "--configfile", "config/abide-cc200.yaml")
+    assert ("document",) in jobs and ("index",) not in jobs
+    assert ("table", "presets") in jobs and ("figure", "diagnostics-abide-cc200") in jobs
+    assert ("figure", "sites-abide-cc200") not in jobs, "it marks single subjects"
+    words = ("experiments=[main]", "methods=[gcn,brio,linear-correlation]")
+    jobs = project.plan("document", "--configfile", "config/abide-cc200.yaml", "--config", *words)
+    assert ("table", "presets") not in jobs, "its section is left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("\n{{ table mian-loso }}\n", "names the table 'mian-loso', which this configuration"),
+        ("\n{{ table presets }}\n", "which this configuration does not make"),
+        ("\n{{ figure sites-demo }}\n", "names the figure 'sites-demo', which this"),
+        ("\n{{ if mian }}{{ end }}\n", "names no experiment; did you mean 'main'?"),
+    ],
+)
+def test_mistakes_are_found_while_planning(tmp_path, monkeypatch, text, problem):
+    (tmp_path / "config/documents").mkdir(parents=True)
+    (tmp_path / "config/documents/demo.md").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    resolved = load({"cohorts": ["demo"], "documents": ["demo"]})
+    with pytest.raises(BrioError) as error:
+        document_files(resolved, Paths("results"), ["settings"])
+    assert str(error.value).startswith("config/documents/demo.md, line 2: '{{ ")
+    assert problem in str(error.value)
+
+
+def test_a_mistake_stops_before_any_job(project):
+    write_page(project, "{{ tabel main-loso }}\n")
+    done = project.snakemake("document", "-n", "--config", "documents=[demo]")
+    assert done.returncode == 1 and "Traceback" not in done.stdout
+    assert "error: config/documents/demo.md, line 1: '{{ tabel main-loso }}'" in done.stdout
+
+
+def test_a_configuration_without_documents_says_so():
+    with pytest.raises(ConfigurationError, match="names no 'documents'"):
+        document_files(load({"cohorts": ["demo"]}), Paths("results"), [])
+
+
+@pytest.mark.slow
+def test_a_document_of_a_real_run(tmp_path):
+    lab = make_lab(tmp_path / "lab", methods=["linear-correlation"], documents=["tiny"])
+    page = lab.folder / "config/documents/tiny.md"
+    page.parent.mkdir()
+    page.write_text(
+        "AUC {{ value tiny linear-correlation auc }}, the paper"
+        " {{ value paper_vs_ours brio paper table=loso cohort=abide-cc200 quantity=auc_mean }}.\n\n"
+        "{{ table tiny }}\n\n{{ figure tiny }}\n"
+    )
+    done = lab.snakemake("document", "--cores", "2")
+    assert done.returncode == 0, done.stdout
+    auc = pd.read_csv(lab.results / "tables/tiny.csv")["auc_mean"].item()
+    text = (lab.results / "documents/tiny.md").read_text()
+    assert f"AUC {100 * auc:.1f}, the paper 70.9." in text
+    assert "(tiny/tiny.png)" in text and (lab.results / "documents/tiny/tiny.png").exists()
+    page.write_text("{{ value tiny linear-correlation auk }}\n")
+    done = lab.snakemake("document", "--cores", "2")
+    assert done.returncode == 1 and "unknown column 'auk'" in done.stdout
+    assert not (lab.results / "documents").exists()
