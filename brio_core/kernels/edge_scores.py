@@ -59,6 +59,11 @@ def _scores(
         back += tl.load(receiver + i + unit[None, :], mask=inside, other=0.0)
         total = _relu_sum(back, scale, unit, opened + (e + place) * WORDS, listed, WORDS)
         tl.store(out + e + place, total, mask=listed)
+    first = count + tl.program_id(1) * EDGES
+    for start in range(first, e, tl.num_programs(1) * EDGES):
+        place = start + tl.arange(0, EDGES)
+        tl.store(out + place, 0.0, mask=place < e)
+        tl.store(out + e + place, 0.0, mask=place < e)
 
 
 @triton.jit
@@ -141,7 +146,7 @@ def scores(
     graphs, *sizes = _sizes(sender, pairs, starts)
     tile, parts, warps = FORWARD
     shape = _tile(sender.shape[-1], tile)
-    out = sender.new_zeros(*weight.shape[:-1], *pairs.shape[-2:])
+    out = sender.new_empty(*weight.shape[:-1], *pairs.shape[-2:])
     opened = torch.empty((*out.shape, shape["WORDS"]), dtype=torch.int32, device=out.device)
     _scores[(graphs, parts)](
         sender, receiver, weight, pairs, starts, out, opened, *sizes, **shape, num_warps=warps
