@@ -48,10 +48,10 @@ def parse() -> argparse.Namespace:
     one.add_argument("--memory-mb", type=int, help="of the host, for a job (default: the same)")
     one.add_argument("--checkpoint-seconds", type=float, default=20.0)
     one.add_argument(
-        "--only", nargs="+", default=[], metavar="PATTERN",
+        "--only", nargs="+", action="extend", default=[], metavar="PATTERN",
         help="jobs by variant, seed-0, cohort, …: 'brio*'",
     )  # fmt: skip
-    one.add_argument("--without", action="append", default=[], metavar="PATTERN")
+    one.add_argument("--without", nargs="+", action="extend", default=[], metavar="PATTERN")
     one.add_argument("--list", action="store_true", help="show the jobs and stop")
     one.add_argument(
         "--other-inputs", action="store_true", help="the cohort's files were made here"
