@@ -40,7 +40,6 @@ class GradientFit:
         )
         self.optimiser = self._make_optimiser()
         self.batches = Batches(problem, folds)
-        self._meet_subjects()
         keys = [derive_seed(*problem.words(fold, "noise")) for fold in folds]
         self._keys = torch.tensor(keys, device=device)
         self._counter = torch.zeros(1, dtype=torch.int64, device=device)
@@ -55,6 +54,7 @@ class GradientFit:
         self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
         self.history: list[dict[str, list[float]]] = []
         self.finished: list[FoldResult] = []
+        self._meet_subjects()
 
     def _meet_subjects(self) -> None:
         """What belongs to the folds as they are now, and to no state that training changes."""
@@ -71,7 +71,14 @@ class GradientFit:
             [fold.validation_groups for fold in folds], problem.label, problem.device
         )
         self._parts = list(self._validation.parts(VALIDATED_AT_ONCE))
-        self._totals: dict[str, Tensor] = {}
+        self._start_totals()
+
+    def _start_totals(self) -> None:
+        # A phase need not log what those before it did; its epochs have zeros there.
+        logged = [name for name in (self.history or [{}])[-1] if name != "validation_auc"]
+        self._totals = {
+            name: torch.zeros(len(self.folds), device=self.problem.device) for name in logged
+        }
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.settings.optimiser]
@@ -270,6 +277,7 @@ class GradientFit:
         self.stack.load(snapshot["state"])
         self.optimiser.load_state_dict(snapshot["optimiser"])
         self.history = snapshot["history"]
+        self._start_totals()
         for name, value in snapshot["best"].items():
             self.best[name].copy_(value)
         for name in ("best_auc", "best_epoch", "last_epoch", "active"):

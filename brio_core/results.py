@@ -164,13 +164,16 @@ def write_predictions(
 
 
 def write_history(path: Path, results: Sequence[FoldResult]) -> None:
-    """Write history.csv: one row per fold and epoch."""
-    extra = [name for name in results[0].history[0] if name != "validation_auc"]
-    names = ["validation_auc", *extra]
+    """Write history.csv: one row per fold and epoch; what was not logged is left empty.
+
+    Settings that validation has chosen differ between folds, and with them what is logged.
+    """
+    logged = dict.fromkeys(name for result in results for name in result.history[0])
+    names = ["validation_auc", *(name for name in logged if name != "validation_auc")]
     rows = [
-        (result.name, epoch, *(f"{record[name]:.9g}" for name in names))
+        (result.name, epoch, *(_cell(record.get(name, np.nan)) for name in names))
         for result in results
-        for epoch, record in enumerate(result.history[: result.epochs], start=1)
+        for epoch, record in enumerate(result.history, start=1)
     ]
     write_text(path, _csv(("fold", "epoch", *names), rows))
 

@@ -102,7 +102,8 @@ class Sources:
         self._block_lengths = block_lengths
         self._features = features
         self._plans: dict[tuple, list] = {}
-        width = max(len(rows) for rows in train)
+        # Equal for all folds of the split file, whichever of them are here.
+        width = max(len(fold.train) for fold in problem.folds)
         rows = np.zeros((len(train), width), np.int64)
         site = np.full((len(train), width), -1)
         for fold, members in enumerate(train):

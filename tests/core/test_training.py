@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from synthetic import make_cohort, make_problem, settings_of
@@ -18,6 +19,7 @@ from brio_core.errors import BrioError
 from brio_core.evaluation import auc
 from brio_core.files import write_json
 from brio_core.gradient import GradientFit
+from brio_core.results import write_history
 from brio_core.samplers import schedule, steps_per_epoch
 from brio_core.selection import ValidationAuc
 from brio_core.splits import make_split, split_checksum
@@ -288,6 +290,17 @@ def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
         assert result.validation_auc == max(aucs)
         assert result.chosen == tries[aucs.index(max(aucs))].chosen
     assert training.combinations({}) == [{}]
+
+
+def test_folds_may_choose_settings_that_log_different_things(tmp_path):
+    problem, _ = make_problem("cepg", folds=slice(0, 2))
+    with_head, without = (
+        train_all(problem.trying({"lambda_environment": weight}), tmp_path / str(weight))
+        for weight in (1.0, 0.0)
+    )
+    write_history(tmp_path / "history.csv", [without[0], with_head[1]])
+    table = pd.read_csv(tmp_path / "history.csv")
+    assert table["environment"].isna().tolist() == (table["fold"] == without[0].name).tolist()
 
 
 def test_the_learning_rate_follows_half_a_cosine():

@@ -70,8 +70,8 @@ def predict(model, inputs):
         return model.logits(features(model, inputs))
 
 
-def fit(problem, tmp_path):
-    return train(problem, Checkpoints(tmp_path, "test", 1e9), None)
+def fit(problem, tmp_path, group_size=None):
+    return train(problem, Checkpoints(tmp_path, "test", 1e9), group_size)
 
 
 # What every population model owes: no leaks, no order.
@@ -225,6 +225,17 @@ def test_folds_of_unequal_size_train_together(tmp_path):
         assert result.state["memory"].shape[-2] == max(len(fold.train) for fold in folds)
         logits.append(fold_logits(problem, result, short)["test"])
     np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-3)
+
+
+def test_a_group_without_the_largest_fold_has_room_for_it_all_the_same(tmp_path):
+    """Folds that go on alone, or in smaller groups, keep the shapes that they began with."""
+    problem, _ = make_problem("fc-hgnn", folds=slice(0, 3))
+    problem.folds[1:] = [replace(fold, train=fold.train[:-2]) for fold in problem.folds[1:]]
+    together = fit(problem, tmp_path / "together")
+    alone = fit(problem, tmp_path / "alone", group_size=1)
+    for fold, one, other in zip(problem.folds, together, alone):
+        logits = [fold_logits(problem, result, fold)["test"] for result in (one, other)]
+        np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-3)
 
 
 def test_the_checkpoint_remembers_what_its_training_subjects_told(tmp_path):
