@@ -1,8 +1,15 @@
 """Work that is the same every time runs once as Python and then as one CUDA graph."""
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
+
+
+@cache
+def _side_stream() -> torch.cuda.Stream:
+    """One for the whole process: matrix products keep a workspace for every stream they meet."""
+    return torch.cuda.Stream()
 
 
 class Replay:
@@ -25,7 +32,7 @@ class Replay:
         elif name not in self._warm:
             # The first time sets up kernels and workspaces, which a capture must not do.
             self._warm.add(name)
-            side = torch.cuda.Stream()
+            side = _side_stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 work()
