@@ -67,6 +67,10 @@ def test_every_key_is_described(kind):
         ({"more_seeds": {"brio": [1, 1]}}, "'more_seeds.brio' names 1 twice"),
         ({"more_seeds": {"brio": [0]}}, "'more_seeds.brio' repeats 0, which is one of 'seeds'"),
         ({"more_seeds": {"brioo": [5]}}, "unknown variant 'brioo'; did you mean 'brio'?"),
+        (
+            {"experiment_seeds": {"mian": "first"}},
+            "unknown experiment 'mian'; did you mean 'main'?",
+        ),
         ({"protocol_seeds": {"lodo": "first"}}, "unknown key 'protocol_seeds.lodo'"),
         ({"protocol_seeds": {"id": "last"}}, "'protocol_seeds.id' cannot be 'last'; it means:"),
         (
@@ -257,6 +261,9 @@ def test_variants_and_protocols_may_have_other_seeds():
     assert changed.items() <= usual.items(), "and nothing else"
     assert seeds(protocol_seeds={"id": [9]})["main", "id", "gcn"] == [9]
     assert seeds(protocol_seeds={"loso": [9]})["presets", "loso", "gcn"] == [3], "asks for one"
+    one = seeds(experiment_seeds={"ablations": "first"}, more_seeds={"brio": [7]})
+    assert one["ablations", "loso", "brio"] == one["ablations", "loso", "brio-wo-rs"] == [3]
+    assert one["main", "loso", "brio"] == [3, 4, 7], "other experiments keep theirs"
 
 
 def test_the_run_of_the_document_on_abide():

@@ -36,16 +36,18 @@ def experiment_cells(configuration: "Configuration", experiment: str) -> tuple[C
 def wanted_cells(configuration: "Configuration", experiment: str) -> tuple[Cell, ...]:
     """The same with what is skipped because its data or code are not there."""
     entries = configuration.experiments[experiment]["cells"]
-    cells = (cell for entry in entries for cell in _entry_cells(configuration, entry))
+    cells = (cell for entry in entries for cell in _entry_cells(configuration, experiment, entry))
     return tuple(dict.fromkeys(cells))
 
 
-def _entry_cells(configuration: "Configuration", entry: dict) -> Iterator[Cell]:
-    settings = configuration.settings
+def _entry_cells(configuration: "Configuration", experiment: str, entry: dict) -> Iterator[Cell]:
+    settings, wanted = configuration.settings, entry["seeds"]
+    if wanted == "all":
+        wanted = settings["experiment_seeds"].get(experiment, "all")
     for cohort in _chosen(entry["cohorts"], settings["cohorts"]):
         for protocol in entry["protocols"]:
             for variant in _variants(configuration, entry["variants"]):
-                for seed in _seeds(configuration, protocol, variant, entry["seeds"]):
+                for seed in _seeds(configuration, protocol, variant, wanted):
                     yield Cell(cohort, protocol, variant, seed)
 
 

@@ -110,8 +110,10 @@ def check_variants(configuration: "Configuration", where: str) -> None:
 
 
 def check_seeds(configuration: "Configuration", where: str) -> None:
-    """Further seeds belong to variants that there are, and must be others."""
+    """Seeds belong to variants and experiments that there are; further ones must be others."""
     settings = configuration.settings
+    known, what = configuration.experiments, "'experiment_seeds': unknown experiment"
+    _check_words(list(settings["experiment_seeds"]), known, f"{where}: {what}")
     for variant, seeds in settings["more_seeds"].items():
         _check_words([variant], configuration.variants, f"{where}: 'more_seeds': unknown variant")
         for seed in seeds:
