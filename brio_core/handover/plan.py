@@ -14,7 +14,7 @@ from brio_core.files import read_json, write_json
 from brio_core.handover.checks import check_cell, check_diagnostics
 from brio_core.inputs import checksum
 
-KEYS = ("results", "config", "jobs", "done", "inputs")
+KEYS = ("results", "config", "jobs", "done", "inputs", "seconds")
 CODE = ("brio_core", "scripts")
 
 
@@ -35,6 +35,11 @@ class Job:
     source: str = ""
     """Like ``code``, but compared byte by byte: the other machine may have another Python."""
 
+    @property
+    def kind(self) -> str:
+        """Jobs that take about the same time: a method on a cohort under a protocol."""
+        return " ".join([self.program, *Path(self.folder).parts[1:3], *self.methods])
+
     @classmethod
     def of(cls, record: dict) -> "Job":
         """From JSON, which has no tuples."""
@@ -54,6 +59,8 @@ class Plan:
     """Jobs of the configuration that were up to date when the plan was made."""
     inputs: dict[str, str]
     """Checksums of the files that no job of the plan makes."""
+    seconds: dict[str, float]
+    """The longest that jobs of a kind took so far, on a GPU where they use one."""
 
     def wanted(self, job: Job, root: Path, programs: Mapping[str, ModuleType]) -> Namespace:
         """Parsed arguments of a job whose folder of results is ``root``."""
@@ -118,7 +125,8 @@ def read_plan(path: Path) -> Plan:
     """plan.json."""
     values = read_json(path, *KEYS)
     jobs = tuple(map(Job.of, values["jobs"]))
-    return Plan(values["results"], values["config"], jobs, tuple(values["done"]), values["inputs"])
+    rest = (values["inputs"], values["seconds"])
+    return Plan(values["results"], values["config"], jobs, tuple(values["done"]), *rest)
 
 
 def prepare(jobs_file: Path, programs: Mapping[str, ModuleType], folder: Path) -> Plan:
@@ -126,7 +134,7 @@ def prepare(jobs_file: Path, programs: Mapping[str, ModuleType], folder: Path) -
     values = read_json(jobs_file, "results", "config", "jobs")
     jobs = tuple(map(Job.of, values["jobs"]))
     results = Path(values["results"])
-    everything = Plan(values["results"], values["config"], jobs, (), {})
+    everything = Plan(values["results"], values["config"], jobs, (), {}, {})
     waiting = [
         replace(job, source=program_version(job.program, job.methods, exact=True))
         for job in everything.unfinished(results, programs)
@@ -134,12 +142,14 @@ def prepare(jobs_file: Path, programs: Mapping[str, ModuleType], folder: Path) -
     names = {job.folder for job in waiting}
     made = {name for job in waiting for name in job.outputs}
     needed = {name: None for job in waiting for name in job.inputs if name not in made}
+    done = [job for job in jobs if job.folder not in names]
     plan = Plan(
         values["results"],
         values["config"],
         tuple(waiting),
-        tuple(job.folder for job in jobs if job.folder not in names),
+        tuple(job.folder for job in done),
         {name: checksum(results / name) for name in needed},
+        _seconds(done, results),
     )
     for name in plan.inputs:
         _link(results / name, folder / "results" / name)
@@ -149,6 +159,17 @@ def prepare(jobs_file: Path, programs: Mapping[str, ModuleType], folder: Path) -
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     write_json(folder / "plan.json", asdict(plan))
     return plan
+
+
+def _seconds(done: Iterable[Job], results: Path) -> dict[str, float]:
+    """What cells have taken where they were trained, for the time of those to come."""
+    longest: dict[str, float] = {}
+    for job in done:
+        if job.program == "train":
+            meta = read_json(results / job.folder / "meta.json")
+            if not (job.gpu and meta["device"].startswith("CPU")):
+                longest[job.kind] = max(meta["seconds"], longest.get(job.kind, 0.0))
+    return longest
 
 
 def _link(source: Path, target: Path) -> None:

@@ -62,7 +62,7 @@ class Worker:
         self.waiting = [job for job in self.chosen if job.folder in self._unfinished]
         self.failed: list[Job] = []
         self._seeds = list(dict.fromkeys(Path(job.folder).name for job in plan.jobs))
-        self._seconds: dict[str, float] = {}
+        self._seconds = dict(plan.seconds)
         for job in plan.jobs:
             if job.folder not in self._unfinished:
                 self._note_time(job)
@@ -173,8 +173,8 @@ class Worker:
         return _makers(job).isdisjoint(self._unfinished)
 
     def _expected(self, job: Job) -> float:
-        """The longest that jobs of the same kind took here; NaN before the first."""
-        return self._seconds.get(_kind(job), math.nan)
+        """The longest that jobs of the same kind took so far; NaN before the first."""
+        return self._seconds.get(job.kind, math.nan)
 
     def _stamp(self, job: Job) -> int | None:
         """The time of the file that is written last."""
@@ -192,7 +192,7 @@ class Worker:
         if job.program == "train":
             seconds = read_json(self._root / job.folder / "meta.json")["seconds"]
         if seconds:
-            self._seconds[_kind(job)] = max(seconds, self._seconds.get(_kind(job), 0.0))
+            self._seconds[job.kind] = max(seconds, self._seconds.get(job.kind, 0.0))
 
     def _run_one(self, job: Job, more: Sequence[str], deadline: float) -> None:
         words = [*self._plan.words(job, self._root), *more]
@@ -221,11 +221,6 @@ class Worker:
 def _makers(job: Job) -> set[str]:
     """Folders of what it reads."""
     return {str(Path(name).parent) for name in job.inputs}
-
-
-def _kind(job: Job) -> str:
-    """Jobs that take about the same time: a method on a cohort under a protocol."""
-    return " ".join([job.program, *Path(job.folder).parts[1:3], *job.methods])
 
 
 def _matches(job: Job, patterns: Sequence[str]) -> bool:

@@ -2,13 +2,14 @@
 
 import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 from handed_over import archive, diagnose_job, runs_at, take, train_job
 
 from brio_core.cell import run_cell
 from brio_core.files import read_json, write_json
-from brio_core.handover.plan import prepare, read_plan
+from brio_core.handover.plan import Job, prepare, read_plan
 from brio_core.handover.work import Worker
 
 
@@ -34,6 +35,20 @@ def test_everything_comes_back(places, programs, capsys):
     assert not plan.jobs and len(plan.done) == 3, "models are not needed any more"
     take([path], programs)
     assert "0 jobs taken" in capsys.readouterr().out
+
+
+def test_the_next_plan_knows_what_cells_have_taken(places, programs):
+    take(archive(places, programs), programs)
+    jobs, folder = Path("results/handover/jobs.json"), Path("results/handover")
+    assert prepare(jobs, programs, folder).seconds == {}, "a CPU says nothing about a GPU"
+    content = read_json(jobs, "jobs")
+    write_json(jobs, {**content, "jobs": [{**job, "gpu": False} for job in content["jobs"]]})
+    plan = prepare(jobs, programs, folder)
+    cells = [name for name in plan.done if name.startswith("runs")]
+    longest = max(read_json(Path("results", cell, "meta.json"))["seconds"] for cell in cells)
+    assert max(plan.seconds.values()) == longest > 0
+    worker = Worker(replace(plan, jobs=(Job.of(train_job("new")),)), Path("elsewhere"), programs)
+    assert f"{longest:5.0f} s" in next(worker.describe())
 
 
 def test_models_are_brought_on_request(places, programs, capsys):
