@@ -98,7 +98,7 @@ def run_cell(
         "beside": beside,
         "parameters": _count_parameters(problem),
         "tries": [asdict(one) for one in tries],
-        "folds": _fold_records(results, training_seconds, len(tries)),
+        "folds": _fold_records(problem, results, training_seconds, len(tries)),
         "seconds": round(time.perf_counter() - begun, 3),
         "training_seconds": round(training_seconds, 3),
         "peak_memory_bytes": _peak_memory(chosen),
@@ -123,7 +123,7 @@ def _values_to_try(method: type[Method], params: dict[str, Any]) -> dict[str, li
 
 
 def _fold_records(
-    results: list[FoldResult], training_seconds: float, tries: int
+    problem: Problem, results: list[FoldResult], training_seconds: float, tries: int
 ) -> list[dict[str, Any]]:
     # Folds train together, so a fold's share of the time is the time per epoch and fold. The
     # lengths of tries that were not kept are not known; they count like those that were.
@@ -134,6 +134,8 @@ def _fold_records(
             "selected_epoch": result.selected_epoch,
             "validation_auc": result.validation_auc,
             "epochs": result.epochs,
+            # Methods may raise it; what is fitted along a path has none.
+            "first_epoch": getattr(problem.trying(result.chosen).settings, "first_epoch", None),
             "seconds_per_epoch": round(training_seconds / epochs, 6),
             "chosen": result.chosen,
         }

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 
 from brio_core import training
+from brio_core.cell import _fold_records
 from brio_core.errors import BrioError
 from brio_core.evaluation import auc
 from brio_core.files import write_json
@@ -301,6 +303,17 @@ def test_folds_may_choose_settings_that_log_different_things(tmp_path):
     write_history(tmp_path / "history.csv", [without[0], with_head[1]])
     table = pd.read_csv(tmp_path / "history.csv")
     assert table["environment"].isna().tolist() == (table["fold"] == without[0].name).tolist()
+
+
+def test_the_first_epoch_that_settings_raise_is_recorded(tmp_path):
+    problem, _ = make_problem("irm", folds=slice(0, 2), epochs=8, first_epoch=1, warmup_share=0.25)
+    chosen = [{"penalty_weight": weight} for weight in (1.0, 10.0)]
+    results = [
+        replace(train_all(problem.trying(one), tmp_path / str(number))[number], chosen=one)
+        for number, one in enumerate(chosen)
+    ]
+    records = _fold_records(problem, results, 1.0, 2)
+    assert [record["first_epoch"] for record in records] == [1, 3], "after a warm-up of two"
 
 
 def test_the_learning_rate_follows_half_a_cosine():

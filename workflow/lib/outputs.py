@@ -23,6 +23,7 @@ PROGRAMS = {
         "block_length_table": ("summaries", "block_lengths"),
         "ensemble_table": ("runs",),
         "preset_table": ("summaries", "runs"),
+        "checkpoint_table": ("summaries", "runs"),
         "roi_table": ("diagnostics",),
         "scan_length_table": ("diagnostics",),
     },
@@ -58,6 +59,7 @@ TABLE_WORDS = {
     "block_length_table": ("experiment", "planned"),
     "ensemble_table": ("experiment",),
     "preset_table": ("experiment",),
+    "checkpoint_table": ("experiment", "planned"),
     "roi_table": ("experiment", "planned"),
     "scan_length_table": ("experiment", "planned"),
 }
