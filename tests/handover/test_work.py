@@ -49,12 +49,29 @@ def test_the_alarm_rings_inside_a_job(machine, monkeypatch, capsys):
     worker = machine()
     main = lambda words: time.sleep(30)  # noqa: E731
     monkeypatch.setattr(worker._programs["train"], "main", main)
-    # What is raised while garbage is collected is dropped, and the next ring is half a minute off.
-    monkeypatch.setattr(working, "like_a_new_process", lambda: None)
     begun = time.monotonic()
     worker.run(0.2, lambda job: [])
     assert time.monotonic() - begun < 10 and len(worker.waiting) == 3
     assert "time is up" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_ring_that_python_drops_is_repeated():
+    """It drops what is raised while an object is deleted; cleaning up is not disturbed again."""
+
+    class Slow:
+        def __del__(self):
+            time.sleep(1)
+
+    begun, cleaned = time.monotonic(), False
+    with pytest.raises(lifetime.TimeIsUp), lifetime.alarm(0.2):
+        try:
+            Slow()
+            time.sleep(30)
+        finally:
+            time.sleep(2.5)
+            cleaned = True
+    assert cleaned and time.monotonic() - begun < 15
 
 
 def test_what_would_not_fit_is_not_begun(machine, capsys):
