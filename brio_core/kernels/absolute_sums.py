@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 ROWS = 16
 
@@ -85,21 +85,13 @@ class AbsoluteSums(torch.autograd.Function):
         return AbsoluteSums.apply(*to_front(info, in_dims, (factors,))), 0
 
 
-class _AbsoluteSumsBackward(torch.autograd.Function):
+class _AbsoluteSumsBackward(Derivative):
     @staticmethod
     def forward(factors, grad):
         factors, grad = factors.contiguous(), grad.contiguous()
         out = torch.empty_like(factors)
         _launch(_backward, factors, grad, out)
         return out
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of absolute sums are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.sinkhorn_triton import logsumexp2
 
 LARGEST_TILE = 8192
@@ -135,7 +136,7 @@ class BalancedAssignment(torch.autograd.Function):
         return BalancedAssignment.apply(similarity.movedim(in_dims[0], 0), iterations), (0, 0, 0)
 
 
-class _BalancedAssignmentBackward(torch.autograd.Function):
+class _BalancedAssignmentBackward(Derivative):
     @staticmethod
     def forward(similarity, grad, row_history, column_history, iterations):
         similarity = similarity.contiguous()
@@ -145,21 +146,10 @@ class _BalancedAssignmentBackward(torch.autograd.Function):
         return slope
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of the fused assignment are not available")
-
-    @staticmethod
     def vmap(info, in_dims, similarity, grad, row_history, column_history, iterations):
         tensors = (similarity, grad, row_history, column_history)
-        in_front = [
-            part.expand(info.batch_size, *part.shape) if dim is None else part.movedim(dim, 0)
-            for part, dim in zip(tensors, in_dims)
-        ]
-        return _BalancedAssignmentBackward.apply(*in_front, iterations), 0
+        front = to_front(info, in_dims[:-1], tensors)
+        return _BalancedAssignmentBackward.apply(*front, iterations), 0
 
 
 def balanced_assignment(similarity: Tensor, iterations: int) -> Tensor:

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.uniform import draw
 
 ROWS = 16
@@ -144,21 +144,13 @@ class GraphAttention(torch.autograd.Function):
         return GraphAttention.apply(*to_front(info, in_dims, inputs[:-2]), *inputs[-2:]), 0
 
 
-class _GraphAttentionBackward(torch.autograd.Function):
+class _GraphAttentionBackward(Derivative):
     @staticmethod
     def forward(receivers, senders, values, mask, key, grad, probability, slope):
         tensors = [part.contiguous() for part in (receivers, senders, values, mask, key, grad)]
         slopes = [torch.empty_like(part) for part in tensors[:3]]
         _launch(_backward, *tensors[:5], probability, slope, tensors[5], *slopes)
         return tuple(slopes)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of fused attention are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

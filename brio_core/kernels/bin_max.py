@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 # Numbers that one program holds.
 TILE = 4096
@@ -82,7 +82,7 @@ class BinMax(torch.autograd.Function):
         return BinMax.apply(*to_front(info, in_dims[:1], (values,)), bins), (0, 0)
 
 
-class _BinMaxBackward(torch.autograd.Function):
+class _BinMaxBackward(Derivative):
     @staticmethod
     def forward(grad, places, length):
         grad, places = grad.contiguous(), places.contiguous()
@@ -92,14 +92,6 @@ class _BinMaxBackward(torch.autograd.Function):
         grid, tile = _tile(rows, length)
         _backward[grid](grad, places, out, rows, length, BINS=bins, **tile)
         return out
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of the largest values are not available")
 
     @staticmethod
     def vmap(info, in_dims, grad, places, length):

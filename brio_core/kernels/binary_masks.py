@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.uniform import draw
 
 BLOCK = 1024
@@ -103,7 +103,7 @@ class BinaryMasks(torch.autograd.Function):
         return BinaryMasks.apply(*tensors, *inputs[-2:]), 0
 
 
-class _BinaryMasksBackward(torch.autograd.Function):
+class _BinaryMasksBackward(Derivative):
     @staticmethod
     def forward(scores, bias, keys, starts, grad, gumbel, temperature):
         tensors = [x.contiguous() for x in (scores, bias, keys, starts, grad)]
@@ -115,14 +115,6 @@ class _BinaryMasksBackward(torch.autograd.Function):
             *tensors, to_scores, to_bias, *sizes, temperature, GUMBEL=gumbel, BLOCK=BLOCK
         )
         return to_scores, to_bias.view(*bias.shape, -1).sum(-1)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of binary masks are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

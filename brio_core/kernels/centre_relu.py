@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 ROWS = 32
 ROUNDS = 16
@@ -77,7 +77,7 @@ class CentreRelu(torch.autograd.Function):
         return CentreRelu.apply(*to_front(info, in_dims, tensors)), 0
 
 
-class _CentreReluBackward(torch.autograd.Function):
+class _CentreReluBackward(Derivative):
     @staticmethod
     def forward(hidden, centre, bias, out, grad):
         hidden, centre, out, grad = (x.contiguous() for x in (hidden, centre, out, grad))
@@ -92,14 +92,6 @@ class _CentreReluBackward(torch.autograd.Function):
             ROWS=ROWS, ROUNDS=ROUNDS, D=triton.next_power_of_2(d),
         )  # fmt: skip
         return to_hidden, to_heard, to_centre, to_bias.sum(1).view_as(bias)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of the fused sum are not available")
 
     @staticmethod
     def vmap(info, in_dims, *tensors):

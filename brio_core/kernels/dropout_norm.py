@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.uniform import draw
 
 # Numbers that one program holds, and how often it moves on in the backward pass.
@@ -118,7 +118,7 @@ class DropoutNorm(torch.autograd.Function):
         return DropoutNorm.apply(*to_front(info, in_dims, inputs[:-2]), *inputs[-2:]), 0
 
 
-class _DropoutNormBackward(torch.autograd.Function):
+class _DropoutNormBackward(Derivative):
     @staticmethod
     def forward(hidden, values, bias, weight, keys, grad, rate, eps):
         tensors = [part.contiguous() for part in (hidden, values, bias, weight, keys, grad)]
@@ -131,14 +131,6 @@ class _DropoutNormBackward(torch.autograd.Function):
         )
         # Summing the parts in a fixed order keeps the result the same in every run.
         return to_hidden, to_values, *(part.sum(1).view_as(weight) for part in sums)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of the fused LayerNorm are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.uniform import draw
 
 BLOCK = 2048
@@ -71,7 +71,7 @@ class DrawnGraphs(torch.autograd.Function):
         return DrawnGraphs.apply(*to_front(info, in_dims, inputs[:-1]), inputs[-1]), (0, 0)
 
 
-class _DrawnGraphsBackward(torch.autograd.Function):
+class _DrawnGraphsBackward(Derivative):
     @staticmethod
     def forward(first, second, pairs):
         first, second, pairs = first.contiguous(), second.contiguous(), pairs.contiguous()
@@ -81,14 +81,6 @@ class _DrawnGraphsBackward(torch.autograd.Function):
             first, second, pairs, out, e, size, BLOCK=BLOCK
         )
         return out
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of drawn graphs are not available")
 
     @staticmethod
     def vmap(info, in_dims, *tensors):

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 ROWS, COLUMNS = 32, 32
 
@@ -166,7 +166,7 @@ class EdgeNorm(torch.autograd.Function):
         return EdgeNorm.apply(*to_front(info, in_dims, inputs[:-1]), inputs[-1]), (0,) * 6
 
 
-class _EdgeNormBackward(torch.autograd.Function):
+class _EdgeNormBackward(Derivative):
     @staticmethod
     def forward(degree, mask, keep, left, right, heard, variance, sent, received, epsilon):
         tensors = (left, right, heard, mask @ left, degree, keep, variance, sent, received)
@@ -175,14 +175,6 @@ class _EdgeNormBackward(torch.autograd.Function):
         fixed = (part.contiguous() for part in tensors)
         _backward[grid](*fixed, one, two, p, d, epsilon, **tile)
         return one, two
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of the fused edge norm are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 BLOCK = 2048
 
@@ -70,19 +70,11 @@ class Spread(torch.autograd.Function):
         return Spread.apply(*to_front(info, in_dims, (values, pairs, slots))), 0
 
 
-class _Gather(torch.autograd.Function):
+class _Gather(Derivative):
     @staticmethod
     def forward(grad, pairs):
         size, e = grad.shape[-1], pairs.shape[-1] // 2
         return _launch(_gather, grad, pairs, size, e, e)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of spread edges are not available")
 
     @staticmethod
     def vmap(info, in_dims, grad, pairs):

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 BLOCK = 256
 PLACES = 2048
@@ -98,7 +98,7 @@ class EdgeVariance(torch.autograd.Function):
         return EdgeVariance.apply(*front, over_all), (0, 0, 0)
 
 
-class _EdgeVarianceBackward(torch.autograd.Function):
+class _EdgeVarianceBackward(Derivative):
     @staticmethod
     def forward(values, pairs, mean, slope):
         values, pairs = values.contiguous(), pairs.contiguous()
@@ -109,14 +109,6 @@ class _EdgeVarianceBackward(torch.autograd.Function):
             batch, places // 2, mean.shape[-1], PLACES=PLACES,
         )  # fmt: skip
         return out
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of the variance of edges are not available")
 
     @staticmethod
     def vmap(info, in_dims, *tensors):

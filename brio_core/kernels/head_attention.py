@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from brio_core.kernels import softmax_dropout as weighing
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 
 def _by_head(entered: Tensor, enter: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class HeadAttention(torch.autograd.Function):
         return HeadAttention.apply(*front, spare, rate), (0,) * 4
 
 
-class _HeadAttentionBackward(torch.autograd.Function):
+class _HeadAttentionBackward(Derivative):
     @staticmethod
     def forward(nodes, enter, keys, entered, scores, weights, grad, rate, reaches_nodes):
         tensors = (nodes, enter, keys, entered, scores, weights, grad)
@@ -95,14 +95,6 @@ class _HeadAttentionBackward(torch.autograd.Function):
             return (to_enter,)
         to_nodes = torch.bmm(flat, enter.view(folds, -1, width))
         return to_nodes.view(*entered.shape[:-1], width), to_enter
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of fused attention are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

@@ -1,8 +1,24 @@
-"""What every fused kernel does under ``torch.func.vmap``."""
+"""What every fused kernel does under ``torch.func``."""
 
 from typing import Any
 
+import torch
 from torch import Tensor
+
+
+class Derivative(torch.autograd.Function):
+    """The backward pass of a kernel, which has no derivative of its own.
+
+    A Function all the same, because only a Function can say what ``vmap`` makes of it.
+    """
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        raise RuntimeError("fused kernels have no second derivatives")
 
 
 def to_front(info: Any, in_dims: tuple, tensors: tuple[Tensor, ...]) -> list[Tensor]:

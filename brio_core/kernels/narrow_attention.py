@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 ROWS = 16
 
@@ -129,21 +129,13 @@ class NarrowAttention(torch.autograd.Function):
         return NarrowAttention.apply(*to_front(info, in_dims, inputs[:3]), *inputs[3:]), 0
 
 
-class _NarrowAttentionBackward(torch.autograd.Function):
+class _NarrowAttentionBackward(Derivative):
     @staticmethod
     def forward(queries, keys, values, grad, heads, scale):
         tensors = [part.contiguous() for part in (queries, keys, values, grad)]
         slopes = [torch.empty_like(part) for part in tensors[:3]]
         _launch(_backward, heads, scale, *tensors, *slopes)
         return tuple(slopes)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of narrow attention are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

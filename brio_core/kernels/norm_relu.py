@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.uniform import draw
 
 ROWS = 32
@@ -185,7 +185,7 @@ class NormRelu(torch.autograd.Function):
         return NormRelu.apply(*tensors, *inputs[-3:]), (0, 0, 0)
 
 
-class _NormReluBackward(torch.autograd.Function):
+class _NormReluBackward(Derivative):
     @staticmethod
     def forward(values, weight, bias, keys, mean, variance, grad, probability, epsilon, relu):
         values, keys, grad = values.contiguous(), keys.contiguous(), grad.contiguous()
@@ -208,14 +208,6 @@ class _NormReluBackward(torch.autograd.Function):
             DROP=probability > 0, RELU=relu, **tile,
         )  # fmt: skip
         return out, products.view_as(weight), sums.view_as(weight)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of the fused norm are not available")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.uniform import draw
 
 # Numbers in a tile; in the backward pass, its widest row, and how often a program moves on.
@@ -75,7 +75,7 @@ class ReluDropout(torch.autograd.Function):
         return ReluDropout.apply(*to_front(info, in_dims, (values, bias, keys)), rate), 0
 
 
-class _ReluDropoutBackward(torch.autograd.Function):
+class _ReluDropoutBackward(Derivative):
     @staticmethod
     def forward(out, bias, grad, rate):
         out, grad = out.contiguous(), grad.contiguous()
@@ -91,14 +91,6 @@ class _ReluDropoutBackward(torch.autograd.Function):
         )
         # Summing the parts in a fixed order keeps the result the same in every run.
         return slopes, sums.sum(1).view_as(bias)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of the fused ReLU are not available")
 
     @staticmethod
     def vmap(info, in_dims, out, bias, grad, rate):

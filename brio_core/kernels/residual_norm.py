@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 ROWS = 64
 ROUNDS = 8
@@ -104,7 +104,7 @@ class ResidualNorm(torch.autograd.Function):
         return ResidualNorm.apply(*tensors, eps), 0
 
 
-class _ResidualNormBackward(torch.autograd.Function):
+class _ResidualNormBackward(Derivative):
     @staticmethod
     def forward(hidden, own, received, weight, grad, eps):
         hidden, own, received = hidden.contiguous(), own.contiguous(), received.contiguous()
@@ -123,14 +123,6 @@ class _ResidualNormBackward(torch.autograd.Function):
         # Summing the parts in a fixed order keeps the result the same in every run.
         sums = (part.sum(1).view_as(weight) for part in (grad_weight, grad_bias))
         return grad_hidden, grad_pre, *sums
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of the fused layer are not available")
 
     @staticmethod
     def vmap(info, in_dims, hidden, own, received, weight, grad, eps):

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.kernels.uniform import draw
 
 # Numbers that one program holds.
@@ -93,21 +93,13 @@ class SoftmaxDropout(torch.autograd.Function):
         return SoftmaxDropout.apply(*to_front(info, in_dims, (scores, keys)), rate), 0
 
 
-class _SoftmaxDropoutBackward(torch.autograd.Function):
+class _SoftmaxDropoutBackward(Derivative):
     @staticmethod
     def forward(scores, keys, grad, rate):
         scores, keys, grad = scores.contiguous(), keys.contiguous(), grad.contiguous()
         out = torch.empty_like(scores)
         launch(backward_kernel, scores, keys, rate, grad, out)
         return out
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of fused attention weights are not available")
 
     @staticmethod
     def vmap(info, in_dims, scores, keys, grad, rate):

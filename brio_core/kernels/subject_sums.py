@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 
 ROWS, COLUMNS = 8, 128
 BLOCK = 1024
@@ -85,18 +85,10 @@ class Masked(torch.autograd.Function):
         return Masked.apply(*to_front(info, in_dims, tensors)), 0
 
 
-class _ProductSums(torch.autograd.Function):
+class _ProductSums(Derivative):
     @staticmethod
     def forward(values, grad):
         return _over_subjects(values, grad, errors=False)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of masked values are not available")
 
     @staticmethod
     def vmap(info, in_dims, *tensors):
@@ -126,7 +118,7 @@ class TanhErrors(torch.autograd.Function):
         return TanhErrors.apply(*to_front(info, in_dims, tensors)), 0
 
 
-class _TanhErrorsBackward(torch.autograd.Function):
+class _TanhErrorsBackward(Derivative):
     @staticmethod
     def forward(left, right, grad):
         left, right, grad = left.contiguous(), right.contiguous(), grad.contiguous()
@@ -136,14 +128,6 @@ class _TanhErrorsBackward(torch.autograd.Function):
             left, right, grad, out, batch, size, BLOCK=BLOCK
         )
         return out
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise RuntimeError("second derivatives of squared errors are not available")
 
     @staticmethod
     def vmap(info, in_dims, *tensors):

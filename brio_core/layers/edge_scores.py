@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from brio_core import kernels
-from brio_core.kernels.mapping import to_front
+from brio_core.kernels.mapping import Derivative, to_front
 from brio_core.layers.edge_lists import EdgeLists
 
 
@@ -57,20 +57,12 @@ class EdgeScores(torch.autograd.Function):
         return EdgeScores.apply(*to_front(info, in_dims, tensors)), (0, 0)
 
 
-class _EdgeScoresBackward(torch.autograd.Function):
+class _EdgeScoresBackward(Derivative):
     @staticmethod
     def forward(*tensors):
         from brio_core.kernels.edge_scores import gradients
 
         return gradients(*(tensor.contiguous() for tensor in tensors))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of edge scores are not available")
 
     @staticmethod
     def vmap(info, in_dims, *tensors):
@@ -101,7 +93,7 @@ class PairScores(torch.autograd.Function):
         return PairScores.apply(*to_front(info, in_dims, tensors)), 0
 
 
-class _PairScoresBackward(torch.autograd.Function):
+class _PairScoresBackward(Derivative):
     @staticmethod
     def forward(sender, receiver, weight, grad):
         parts = []
@@ -116,14 +108,6 @@ class _PairScoresBackward(torch.autograd.Function):
         scale = _beside(weight, sender)
         inner = tuple(range(weight.ndim - 1, share.ndim - 1))
         return scale * sent, scale * received, share.sum(inner)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("second derivatives of pair scores are not available")
 
     @staticmethod
     def vmap(info, in_dims, *tensors):
