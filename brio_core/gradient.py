@@ -71,13 +71,16 @@ class GradientFit:
             [fold.validation_groups for fold in folds], problem.label, problem.device
         )
         self._parts = list(self._validation.parts(VALIDATED_AT_ONCE))
+        shape = len(folds), max(len(fold.validation_groups) for fold in folds)
+        self._groups = torch.zeros(shape, dtype=torch.float64, device=problem.device)
         self._start_totals()
 
     def _start_totals(self) -> None:
         # A phase need not log what those before it did; its epochs have zeros there.
-        logged = [name for name in (self.history or [{}])[-1] if name != "validation_auc"]
         self._totals = {
-            name: torch.zeros(len(self.folds), device=self.problem.device) for name in logged
+            name: torch.zeros(len(self.folds), device=self.problem.device)
+            for name in (self.history or [{}])[-1]
+            if not name.startswith("validation_auc")
         }
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
@@ -217,7 +220,8 @@ class GradientFit:
             part = self.stack.call("logits", self.features.gather(some, folds), folds=folds)
             # Folds without subjects there get the row of zeros behind all others.
             parts.append(part if folds is None else functional.pad(part, (0, 0, 0, 1))[places])
-        self._auc.copy_(self._validation(torch.cat(parts, dim=1)))
+        self._groups.copy_(self._validation.groups(torch.cat(parts, dim=1)))
+        self._auc.copy_(self._validation.mean(self._groups))
         better = self.active & (self._auc > self.best_auc) & (epoch >= settings.first_epoch)
         for name, value in self.stack.persistent().items():
             mask = better.view(-1, *([1] * (value.dim() - 1)))
@@ -231,7 +235,8 @@ class GradientFit:
 
     def _record(self) -> None:
         means = {name: total / self.batches.per_epoch for name, total in self._totals.items()}
-        columns = {"validation_auc": self._auc, **means}
+        groups = dict(zip(self._validation.columns, self._groups.unbind(1)))
+        columns = {"validation_auc": self._auc, **groups, **means}
         table = torch.stack([column.double() for column in columns.values()]).cpu().tolist()
         self.history.append(dict(zip(columns, table)))
 

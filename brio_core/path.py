@@ -40,8 +40,10 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
             module.fit(point)
             if represented is None or not module.representation_is_shared:
                 represented = torch.cat([module.represent(part) for part in features])
-            auc = float(validation(module.classify(represented)[None])[0])
-            history.append({"validation_auc": auc})
+            groups = validation.groups(module.classify(represented)[None])
+            auc = float(validation.mean(groups)[0])
+            named = dict(zip(validation.columns, groups[0].tolist()))
+            history.append({"validation_auc": auc, **named})
             if best is None or auc > best.validation_auc:
                 state = {name: value.clone() for name, value in module.state_dict().items()}
                 best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)

@@ -63,12 +63,23 @@ class ValidationAuc:
             for begin in range(start, stop, at_once):
                 yield folds, places, slice(begin, min(begin + at_once, stop))
 
-    def __call__(self, logits: Tensor) -> Tensor:
-        """AUC of every fold from its validation logits (F, width), float64."""
+    @property
+    def columns(self) -> list[str]:
+        """What history.csv calls the groups; a single group is the mean itself."""
+        count = self._totals.shape[1]
+        return [f"validation_auc_{number + 1}" for number in range(count)] if count > 1 else []
+
+    def groups(self, logits: Tensor) -> Tensor:
+        """AUC of every group (F, G) from validation logits (F, width); NaN for a single class."""
         above = (logits[:, :, None] > logits[:, None, :]).to(torch.int8)
         equal = (logits[:, :, None] == logits[:, None, :]).to(torch.int8)
         halves = ((2 * above + equal)[:, None] * self._pairs).sum((-1, -2))
-        usable = self._totals > 0
         auc = halves / (2 * self._totals.clamp(min=1)).to(torch.float64)
-        mean = (auc * usable).sum(-1) / usable.sum(-1).clamp(min=1)
+        return torch.where(self._totals > 0, auc, torch.nan)
+
+    @staticmethod
+    def mean(groups: Tensor) -> Tensor:
+        """AUC of every fold, (F,), from those of its groups."""
+        usable = ~groups.isnan()
+        mean = groups.nan_to_num().sum(-1) / usable.sum(-1).clamp(min=1)
         return torch.where(usable.any(-1), mean, 0.5)

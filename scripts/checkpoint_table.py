@@ -1,4 +1,4 @@
-"""Validation AUC at the chosen epochs and around them, beside the AUC of the test."""
+"""Validation AUC with and without the luck of choosing, beside the AUC of the test."""
 
 from brio_core.cli import run
 from brio_core.reporting.options import experiment_options

@@ -1,8 +1,9 @@
-"""How much of a validation AUC is the luck of choosing the best of many epochs."""
+"""How much of a validation AUC is the luck of choosing the best of many epochs or penalties."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from brio_core.errors import BrioError
@@ -11,10 +12,8 @@ from brio_core.reporting.results_table import blocks_of_rows
 from brio_core.reporting.summary import IDENTITY
 from brio_core.reporting.tables import Cell, Table, percent
 
-# So many epochs before and after the chosen one are compared with it.
-AROUND = 5
 EPOCHS = ("epochs", "selected_epoch")
-SHARES = ("validation_auc", "validation_around", "validation_luck")
+SHARES = ("validation_auc", "validation_crossed", "validation_luck", "validation_last")
 
 
 def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> pd.DataFrame:
@@ -32,42 +31,49 @@ def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> p
 def _folds(folder: str | Path) -> Iterator[dict]:
     """What validation chose in every fold of a run.
 
-    A method without epochs fits a path of penalties, whose points are no repeats of each other.
+    A method without epochs fits a path of penalties: it has a choice, but no course of training.
     """
     meta = read_meta(folder)
     settings = meta.get("settings", {})
     words = {key: meta[key] for key in (*IDENTITY, "seed")}
     trained = "epochs" in settings
-    curves = dict(iter(read_history(folder).groupby("fold"))) if trained else {}
+    curves = dict(iter(read_history(folder).groupby("fold")))
     for fold in meta["folds"]:
-        auc = fold["validation_auc"]
-        if not trained:
-            yield words | {"validation_auc": auc}
-            continue
         curve = curves.get(fold["name"])
         if curve is None or curve["epoch"].tolist() != list(range(1, fold["epochs"] + 1)):
             raise BrioError(
                 f"{folder}/history.csv does not have the {fold['epochs']} epochs of fold "
                 f"{fold['name']!r}; delete {folder} and run again"
             )
-        if "first_epoch" not in fold:
+        if trained and "first_epoch" not in fold:
             raise BrioError(
                 f"{folder}/meta.json does not say from which epoch on fold {fold['name']!r} could "
                 f"choose: an older version wrote it; delete {folder} and run again"
             )
-        first = fold["first_epoch"]
-        chosen, epoch = fold["selected_epoch"], curve["epoch"]
-        near = epoch.between(max(first, chosen - AROUND), chosen + AROUND) & (epoch != chosen)
-        around = curve["validation_auc"][near].mean()
-        values = (auc, around, auc - around)
-        yield words | {key: fold[key] for key in EPOCHS} | dict(zip(SHARES, values))
+        auc, crossed = fold["validation_auc"], _crossed(curve, fold.get("first_epoch", 1))
+        row = words | dict(zip(SHARES, (auc, crossed, auc - crossed)))
+        if trained:
+            row |= {key: fold[key] for key in EPOCHS}
+            row["validation_last"] = curve["validation_auc"].iloc[-1]
+        yield row
+
+
+def _crossed(curve: pd.DataFrame, first_epoch: int) -> float:
+    """AUC of each validation site at the epoch that the others choose, as a mean over sites."""
+    groups = [name for name in curve if name.startswith("validation_auc_")]
+    sites = curve.loc[curve["epoch"] >= first_epoch, groups].apply(pd.to_numeric, errors="coerce")
+    sites = sites.dropna(axis="columns")
+    if sites.shape[1] < 2:
+        return np.nan
+    chosen = {name: sites.drop(columns=name).mean(axis="columns").idxmax() for name in sites}
+    return float(np.mean([sites.at[epoch, name] for name, epoch in chosen.items()]))
 
 
 def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:
     """What :func:`checkpoint_rows` found, cohorts one below the other."""
     columns = (
         "Method", "Epochs trained", "Chosen epoch", "Validation AUC, chosen",
-        "Validation AUC, around", "Luck of choosing", "Test AUC",
+        "Validation AUC, crossed", "Luck of choosing", "Validation AUC, last epoch", "Test AUC",
     )  # fmt: skip
     return Table(
         title=experiment.get("title", "How checkpoints were chosen"),
@@ -75,14 +81,15 @@ def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datase
         columns=columns,
         rows=tuple(blocks_of_rows(rows, _cells, len(columns) - 1, datasets, planned)),
         notes=(
-            "AUC in %, epochs and validation as means over folds and seeds. Chosen: the epoch with "
-            f"the best validation AUC. Around: the mean of up to {AROUND} epochs before and "
-            f"{AROUND} after it, without itself and without epochs that could not be chosen. Luck: "
-            "chosen minus around. Test AUC: as in the tables of results. Where validation also "
-            "chose settings, the luck of that choice comes on top. –: fitted along a path of "
-            "penalties, without epochs.",
-            "Neighbouring epochs share slow ups and downs: luck that lasts for many epochs is not "
-            "in the difference, and a course that truly rises or falls around the choice is.",
+            "AUC in %, epochs and validation as means over folds and seeds. Chosen: the epoch (for "
+            "linear models, the penalty) with the best mean AUC of the validation sites. Crossed: "
+            "the AUC of one validation site at the epoch that the other would have chosen, as a "
+            "mean over both ways; no site helps to choose what it judges. Luck: chosen minus "
+            "crossed. Last epoch: no choice at all. Test AUC: as in the tables of results.",
+            "One site chooses worse than two, so crossed is somewhat too low for the model that "
+            "is kept; it is so for all methods. Where validation also chose settings, that "
+            "choice is not crossed. –: a path of penalties has no epochs, and without two "
+            "validation sites of both classes nothing can be crossed.",
         ),
         section="training",
     )

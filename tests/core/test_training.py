@@ -68,7 +68,11 @@ def test_validation_auc_equals_the_mean_over_groups():
     scores = np.round(generator.standard_normal((3, 60)), 1)
     measure = ValidationAuc(groups, label, "cpu")
     logits = torch.as_tensor(np.take_along_axis(scores, measure.rows, 1))
-    found = measure(logits)
+    groups_found = measure.groups(logits)
+    for group, value in zip(groups[0], groups_found[0]):
+        assert float(value) == pytest.approx(auc(label[group], scores[0][group]), abs=1e-12)
+    assert groups_found[1].isnan().tolist() == [False, True]
+    found = measure.mean(groups_found)
     first = np.mean([auc(label[group], scores[0][group]) for group in groups[0]])
     assert float(found[0]) == pytest.approx(first, abs=1e-12)
     # A group of one class is left out; a fold with none left is at chance.

@@ -9,10 +9,11 @@ import pytest
 from tests.scripts.standins import SITES, run_program, write_run
 
 FOLDS = SITES[:3]
-# Validation AUCs from epoch 1 on, and the chosen epoch; the first two epochs are not eligible.
-WHOLE = [0.9, 0.8, 0.5, 0.6, 0.5, 0.7, 0.6, 0.55, 0.6, 0.5, 0.55, 0.1], 6  # 4.4 / 8 around it
-CUT = [0.2, 0.3, 0.6, 0.8, 0.7, 0.5], 4  # 1.8 / 3
-LAST = [0.1] * 6 + [0.6] * 5 + [0.75], 12  # 3.0 / 5
+# AUCs of two validation sites from epoch 1 on; the first two epochs are not eligible. Crossed, the
+# first site is scored where the second is highest and the other way round.
+LONG = [0.9, 0.9, 0.7, 0.6, 0.5, 0.8], [0.9, 0.9, 0.5, 0.4, 0.8, 0.7]  # 6 chosen; 0.5 and 0.7
+CUT = [0.2, 0.9, 0.6, 0.8], [0.1, 0.9, 0.7, 0.6]  # 4, chosen; 0.6 and 0.6
+TIED = [0.1, 0.1, 0.6, 0.6], [0.1, 0.1, 0.5, 0.7]  # 4, chosen; 0.6 and, the first of two, 0.5
 METHODS = {
     "gsat": ("GSAT", "Graph OOD methods", 0.7),
     "irm": ("IRM", "General OOD methods", 0.7),
@@ -23,14 +24,17 @@ WORDS = [{"variant": name, "method": name, "label": METHODS[name][0], "group": M
 
 
 def write_trained(root, variant, courses, seed=0, first_epoch=3) -> Path:
-    """A run with these courses of validation, one per fold."""
+    """A run with these courses of validation, one pair per fold."""
     folder = write_run(
         root, variant, seed, sites=FOLDS, method=METHODS.get(variant), settings={"epochs": 12}
     )
-    lines, folds = ["fold,epoch,loss,validation_auc"], []
-    for name, (aucs, epoch) in zip(FOLDS, courses):
-        lines += [f"{name},{number},0.5,{auc}" for number, auc in enumerate(aucs, start=1)]
-        record = {"selected_epoch": epoch, "validation_auc": aucs[epoch - 1], "epochs": len(aucs)}
+    lines, folds = ["fold,epoch,loss,validation_auc,validation_auc_1,validation_auc_2"], []
+    for name, (one, other) in zip(FOLDS, courses):
+        mean = [(a if b is None else (a + b) / 2) for a, b in zip(one, other)]
+        rows = enumerate(zip(mean, one, other), start=1)
+        lines += [f"{name},{n},0.5,{m},{a},{'' if b is None else b}" for n, (m, a, b) in rows]
+        epoch = max(range(first_epoch, len(mean) + 1), key=lambda number: mean[number - 1])
+        record = {"selected_epoch": epoch, "validation_auc": mean[epoch - 1], "epochs": len(mean)}
         folds.append({"name": name, "first_epoch": first_epoch, **record})
     (folder / "history.csv").write_text("\n".join(lines) + "\n")
     meta = json.loads((folder / "meta.json").read_text())
@@ -54,7 +58,7 @@ def checkpoint_table(root, folders, settings=(("demo", "loso"),), variants=()):
 def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("checkpoints")
     folders = [
-        write_trained(root, "brio", (WHOLE, CUT, LAST)),
+        write_trained(root, "brio", (LONG, CUT, TIED)),
         write_trained(root, "brio", (CUT, CUT, CUT), seed=1),
         write_run(root, "linear-correlation", sites=FOLDS),
     ]
@@ -68,22 +72,24 @@ def test_means_over_folds_and_seeds(made):
     root, rows = made
     brio = rows.loc["demo", "brio"]
     assert brio["status"] == "run" and brio["seeds"] == 2
-    assert brio["epochs"] == pytest.approx((12 + 6 + 12 + 3 * 6) / 6)
-    assert brio["selected_epoch"] == pytest.approx((6 + 4 + 12 + 3 * 4) / 6)
-    assert brio["validation_auc"] == pytest.approx((0.7 + 0.8 + 0.75 + 3 * 0.8) / 6)
-    assert brio["validation_around"] == pytest.approx((0.55 + 0.6 + 0.6 + 3 * 0.6) / 6)
-    assert brio["validation_luck"] == pytest.approx((0.15 + 0.2 + 0.15 + 3 * 0.2) / 6)
+    assert brio["epochs"] == pytest.approx((6 + 4 + 4 + 3 * 4) / 6)
+    assert brio["selected_epoch"] == pytest.approx((6 + 4 + 4 + 3 * 4) / 6)
+    assert brio["validation_auc"] == pytest.approx((0.75 + 0.7 + 0.65 + 3 * 0.7) / 6)
+    assert brio["validation_crossed"] == pytest.approx((0.6 + 0.6 + 0.55 + 3 * 0.6) / 6)
+    assert brio["validation_luck"] == pytest.approx((0.15 + 0.1 + 0.1 + 3 * 0.1) / 6)
+    assert brio["validation_last"] == pytest.approx((0.75 + 0.7 + 0.65 + 3 * 0.7) / 6)
     summary = pd.read_csv(root / "loso.csv").set_index("variant")
     assert brio["auc_mean"] == summary.loc["brio", "auc_mean"]
-    line = f"| BRIO | 8.0 | 5.7 | 77.5 | 59.2 | 18.3 | {100 * brio['auc_mean']:.1f} |"
+    line = f"| BRIO | 4.3 | 4.3 | 70.0 | 59.2 | 10.8 | 70.0 | {100 * brio['auc_mean']:.1f} |"
     assert line in (root / "checkpoints.md").read_text().splitlines()
 
 
 def test_a_path_of_penalties_has_no_epochs(made):
     root, rows = made
     linear = rows.loc["demo", "linear-correlation"]
-    empty = ["epochs", "selected_epoch", "validation_around", "validation_luck"]
+    empty = ["epochs", "selected_epoch", "validation_last"]
     assert linear[empty].isna().all() and linear[["validation_auc", "auc_mean"]].notna().all()
+    assert linear["validation_crossed"] < linear["validation_auc"], "it chooses a penalty"
     assert "| Linear (correlation) | – | – | " in (root / "checkpoints.md").read_text()
 
 
@@ -97,24 +103,24 @@ def test_what_was_not_run_says_so_in_the_order_of_the_paper(made):
         "demo, unseen sites", "GIN", "GSAT", "BRIO", "Linear (correlation)",
         "srpbs-aal116, unseen sites: not run",
     ]  # fmt: skip
-    assert lines[1] == ["GIN", *["not run"] * 6]
+    assert lines[1] == ["GIN", *["not run"] * 7]
     assert table["section"] == "training"
 
 
 def test_epochs_that_could_not_be_chosen_do_not_count(tmp_path):
     folders = [
-        write_trained(tmp_path, "gsat", [WHOLE] * 3, first_epoch=3),
-        write_trained(tmp_path, "irm", [WHOLE] * 3, first_epoch=4),
+        write_trained(tmp_path, "gsat", [CUT] * 3, first_epoch=3),
+        write_trained(tmp_path, "irm", [CUT] * 3, first_epoch=2),
     ]
     done = checkpoint_table(tmp_path, folders)
     assert done.returncode == 0, done.stderr
-    around = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")["validation_around"]
-    assert around["gsat"] == pytest.approx(4.4 / 8)
-    assert around["irm"] == pytest.approx(3.9 / 7)
+    crossed = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")["validation_crossed"]
+    assert crossed["gsat"] == pytest.approx(0.6)
+    assert crossed["irm"] == pytest.approx(0.9)
 
 
 def test_a_run_of_an_older_version_is_named(tmp_path):
-    folder = write_trained(tmp_path, "gin", [WHOLE] * 3)
+    folder = write_trained(tmp_path, "gin", [CUT] * 3)
     meta = json.loads((folder / "meta.json").read_text())
     del meta["folds"][1]["first_epoch"]
     (folder / "meta.json").write_text(json.dumps(meta))
@@ -122,20 +128,20 @@ def test_a_run_of_an_older_version_is_named(tmp_path):
     assert done.returncode == 1 and f"{folder}/meta.json does not say" in done.stderr
 
 
-def test_a_single_epoch_has_nothing_around_it(tmp_path):
-    courses = [([0.6], 1), ([0.6], 1), ([0.7, 0.5], 1)]
-    folder = write_trained(tmp_path, "gin", courses, first_epoch=1)
+def test_a_fold_with_one_usable_validation_site_has_nothing_to_cross(tmp_path):
+    single = [0.1, 0.2, 0.9], [None] * 3
+    folder = write_trained(tmp_path, "gin", [single, single, CUT])
     assert checkpoint_table(tmp_path, [folder]).returncode == 0
     row = pd.read_csv(tmp_path / "checkpoints.csv").iloc[0]
-    assert row["validation_around"] == 0.5
-    assert row["validation_luck"] == pytest.approx(0.2), "within the fold that has both"
+    assert row["validation_crossed"] == pytest.approx(0.6)
+    assert row["validation_luck"] == pytest.approx(0.1), "within the fold that has both"
 
 
 def test_a_history_without_all_epochs_is_named(tmp_path):
-    folder = write_trained(tmp_path, "brio", (WHOLE, CUT, LAST))
+    folder = write_trained(tmp_path, "brio", (LONG, CUT, TIED))
     history = folder / "history.csv"
     history.write_text("\n".join(history.read_text().splitlines()[:-1]) + "\n")
     done = checkpoint_table(tmp_path, [folder])
     assert done.returncode == 1
-    assert f"error: {history} does not have the 12 epochs of fold '{FOLDS[2]}'" in done.stderr
+    assert f"error: {history} does not have the 4 epochs of fold '{FOLDS[2]}'" in done.stderr
     assert not (tmp_path / "checkpoints.csv").exists()

@@ -33,9 +33,11 @@ class SignedLayer(nn.Module):
 class SignedEncoder(nn.Module):
     """The shared signed GNN on ROI identities and connectivity descriptors."""
 
-    def __init__(self, n_rois: int, roi_dim: int, width: int, layers: int) -> None:
+    def __init__(
+        self, n_rois: int, roi_dim: int, width: int, layers: int, roi_scale: float = 1.0
+    ) -> None:
         super().__init__()
-        self.roi_embedding = nn.Parameter(torch.randn(n_rois, roi_dim))
+        self.roi_embedding = nn.Parameter(roi_scale * torch.randn(n_rois, roi_dim))
         self.enter = nn.Linear(roi_dim + 3, width)
         self.layers = nn.ModuleList(SignedLayer(width) for _ in range(layers))
 

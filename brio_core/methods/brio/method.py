@@ -43,6 +43,7 @@ class BrioSettings(GradientSettings):
     temperature: float
     assignment_iterations: int
     query_scale: float
+    roi_scale: float
     reestimates: int
     refresh_interval: int
     warmup_epochs: int
@@ -81,7 +82,7 @@ class Brio(GradientMethod):
         super().__init__(settings, n_rois, n_sites)
         s = settings
         self.factor_dim = s.total_factor_dim // s.factors
-        self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers)
+        self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers, s.roi_scale)
         self.assignment = Assignment(
             s.factors,
             s.roi_dim,
