@@ -22,6 +22,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out-dir", type=Path, required=True, help="one CSV file per diagnostic")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--memory-mb", type=int, help="that the process may have (default: all)")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
     return parser.parse_args(words)
 
@@ -43,6 +44,7 @@ def main(words: Sequence[str] | None = None) -> None:
         choose_device(arguments.device, allow_cpu=True),
         arguments.out_dir,
         arguments.code,
+        arguments.memory_mb and arguments.memory_mb * 10**6,
     )
 
 

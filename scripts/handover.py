@@ -157,7 +157,7 @@ def _run(worker: "Worker", arguments: argparse.Namespace) -> None:
             words += ["--device", arguments.device]
         if arguments.threads:
             words += ["--threads", str(arguments.threads)]
-        if job.program == "train" and arguments.memory_mb:
+        if arguments.memory_mb:
             words += ["--memory-mb", str(arguments.memory_mb)]
         if job.program == "train":
             words += ["--checkpoint-seconds", str(arguments.checkpoint_seconds)]

@@ -1,6 +1,6 @@
 """Diagnostics of one trained cell, fold by fold."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,10 @@ from brio_core.diagnostics.propositions import contrast_stability, variational_f
 from brio_core.diagnostics.reestimates import GRAPHS_AT_ONCE, Reestimates
 from brio_core.diagnostics.roi_profile import roi_profile
 from brio_core.diagnostics.scan_length import POSITIONS, shortened
+from brio_core.diagnostics.shared_features import SharedFeatures
 from brio_core.diagnostics.site_discrepancy import site_discrepancy
 from brio_core.evaluation import auc
-from brio_core.methods.base import Method
+from brio_core.methods.base import Features, Method
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.problem import Fold, Problem
@@ -35,6 +36,8 @@ class FoldData:
     problem: Problem
     fold: Fold
     reestimates: Reestimates
+    shared: SharedFeatures | None = None
+    """For a method whose features are the same in all folds."""
 
     @property
     def train(self) -> tuple[Tensor, Tensor]:
@@ -48,46 +51,65 @@ class FoldData:
         """AUC of logits of the test subjects."""
         return auc(self.problem.label[self.fold.test], logits.double().cpu().numpy())
 
-    def chunks(self, rows: np.ndarray, size: int) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-        """Rows, and the full-scan inputs of their subjects, ``size`` at a time."""
-        for part in torch.as_tensor(rows, device=self.problem.device).split(size):
-            yield part, {name: rows_of(value, part) for name, value in self.problem.inputs.items()}
-
     @torch.no_grad()
     def full_scans(self, rows: np.ndarray, *verbs: str) -> tuple[Tensor, ...]:
         """What the model's ``verbs`` answer to full scans, each (N, ...)."""
-        return self._answers(verbs, (made for _, made in self.chunks(rows, GRAPHS_AT_ONCE)))
+        return self._answers(verbs, self._features("full scans", rows, 1, self._inputs))
 
     @torch.no_grad()
     def responses(self, *verbs: str) -> tuple[Tensor, ...]:
         """Answers (N, K + 1, ...) to the full scans of training subjects and their re-estimates."""
         full = self.full_scans(self.fold.train, *verbs)
-        count = self.reestimates.count
-        again = self._answers(verbs, self._reestimated_inputs(count))
+        count, length = self.reestimates.count, round_half_up(self.fold.block_length)
+
+        def inputs(rows: Tensor) -> dict[str, Tensor]:
+            return self._reestimated_inputs(rows, length)
+
+        again = self._answers(verbs, self._features(length, self.fold.train, count, inputs))
         return tuple(
             torch.cat([first[:, None], others.unflatten(0, (-1, count))], 1).double()
             for first, others in zip(full, again)
         )
 
-    def _reestimated_inputs(self, count: int) -> Iterator[dict[str, Tensor]]:
-        """A method that uses series gets resampled ones; what is not a scan stays as it is."""
-        length = round_half_up(self.fold.block_length)
-        for rows, inputs in self.chunks(self.fold.train, max(1, GRAPHS_AT_ONCE // count)):
-            made = {name: value.repeat_interleave(count, 0) for name, value in inputs.items()
-                    if name not in ("fc", "bold")}  # fmt: skip
-            if "fc" in inputs:
-                made["fc"] = self.reestimates.fc(rows, length).flatten(0, 1)
-            if "bold" in inputs:
-                made["bold"] = self.reestimates.bold(rows, length).flatten(0, 1)
-            yield made
+    def _inputs(self, rows: Tensor) -> dict[str, Tensor]:
+        return {name: rows_of(value, rows) for name, value in self.problem.inputs.items()}
 
-    def _answers(
-        self, verbs: tuple[str, ...], inputs: Iterator[dict[str, Tensor]]
-    ) -> tuple[Tensor, ...]:
-        parts = []
-        for made in inputs:
-            features = self.module.features(made)
-            parts.append([getattr(self.module, verb)(features) for verb in verbs])
+    def _reestimated_inputs(self, rows: Tensor, length: int) -> dict[str, Tensor]:
+        """A method that uses series gets resampled ones; what is not a scan stays as it is."""
+        count, tables = self.reestimates.count, self.problem.inputs
+        made = {name: rows_of(value, rows).repeat_interleave(count, 0)
+                for name, value in tables.items() if name not in ("fc", "bold")}  # fmt: skip
+        if "fc" in tables:
+            made["fc"] = self.reestimates.fc(rows, length).flatten(0, 1)
+        if "bold" in tables:
+            made["bold"] = self.reestimates.bold(rows, length).flatten(0, 1)
+        return made
+
+    def _features(
+        self,
+        kind: object,
+        rows: np.ndarray,
+        count: int,
+        inputs: Callable[[Tensor], dict[str, Tensor]],
+    ) -> Iterator[Features]:
+        """Features of ``count`` graphs of every subject in ``rows``, a bounded number at a time."""
+        device, step = self.problem.device, max(1, GRAPHS_AT_ONCE // count)
+
+        def make(part: Tensor) -> Features:
+            return self.module.features(inputs(part))
+
+        table = None
+        if self.shared is not None:
+            everybody = torch.arange(len(self.problem.cohort.subjects), device=device)
+            table = self.shared.table(kind, everybody, step, make)
+        for part in torch.as_tensor(rows, device=device).split(step):
+            if table is None:
+                yield make(part)
+            else:
+                yield {name: value[part].flatten(0, 1) for name, value in table.items()}
+
+    def _answers(self, verbs: tuple[str, ...], features: Iterator[Features]) -> tuple[Tensor, ...]:
+        parts = [[getattr(self.module, verb)(made) for verb in verbs] for made in features]
         return tuple(torch.cat(answers) for answers in zip(*parts))
 
     def can_shorten(self, fraction: float) -> bool:
@@ -99,11 +121,16 @@ class FoldData:
     def shortened_logits(self, fraction: float, position: str) -> Tensor:
         """Logits of the test subjects when only a window of their scans is used."""
         scans = self.reestimates.scans
-        made = (
-            shortened(inputs, rows_of(scans.bold, rows), scans.frames[rows], fraction, position)
-            for rows, inputs in self.chunks(self.fold.test, 256)
-        )
-        return self._answers(("logits",), made)[0]
+        features = (
+            self.module.features(
+                shortened(
+                    self._inputs(rows), rows_of(scans.bold, rows), scans.frames[rows], fraction,
+                    position,
+                )
+            )
+            for rows in torch.as_tensor(self.fold.test, device=self.problem.device).split(256)
+        )  # fmt: skip
+        return self._answers(("logits",), features)[0]
 
 
 def diagnose_fold(data: FoldData, settings: dict) -> dict[str, Records]:

@@ -11,11 +11,13 @@ import torch
 from brio_core.cohort import Cohort
 from brio_core.diagnostics.cell import FoldData, Records, diagnose_fold
 from brio_core.diagnostics.reestimates import Reestimates
+from brio_core.diagnostics.shared_features import SharedFeatures
 from brio_core.errors import BrioError
 from brio_core.evaluation import auc
 from brio_core.files import read_json, write_json
 from brio_core.inputs import input_checksums
 from brio_core.problem import Problem, read_folds
+from brio_core.residence import half_of_free_memory
 from brio_core.results import read_models, write_records
 from brio_core.sources import Scans
 from brio_core.splits import read_split
@@ -31,10 +33,12 @@ def diagnose_cohort(
     device: torch.device,
     out_dir: Path,
     code: str = "",
+    memory: int | None = None,
 ) -> None:
     """Write one CSV file per diagnostic for all cells, and what is known about their variants.
 
-    Like that of a cell, meta.json says what they were made of.
+    Like that of a cell, meta.json says what they were made of. ``memory`` is what the process may
+    have, in bytes; with more of it features are kept for the next fold.
     """
     cohort, split = Cohort.load(cohort_dir), read_split(split_path)
     block_length = read_json(block_length_path, "split_checksum", "folds")
@@ -56,9 +60,16 @@ def diagnose_cohort(
             cohort, split, folds, models.method, models.settings, variant, seed, device
         )
         tested = stored_auc(run_dir / "predictions.csv")
+        shared: dict[str, SharedFeatures] = {}
         for index, fold in enumerate(folds):
-            module = problem.restored(fold, models.states[index], models.chosen[index])
-            found = diagnose_fold(FoldData(module, problem, fold, reestimates), settings)
+            chosen = models.chosen[index]
+            module = problem.restored(fold, models.states[index], chosen)
+            kept = None
+            if models.method.features_are_shared:
+                # By folds that have chosen the same settings.
+                budget = half_of_free_memory(device, memory)
+                kept = shared.setdefault(repr(sorted(chosen.items())), SharedFeatures(budget))
+            found = diagnose_fold(FoldData(module, problem, fold, reestimates, kept), settings)
             found["cells"][0] |= {
                 "validation_auc": meta["folds"][index]["validation_auc"],
                 "test_auc": tested[fold.name],

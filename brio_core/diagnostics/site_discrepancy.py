@@ -1,11 +1,19 @@
 """How far apart the source sites are in the representation, class by class."""
 
+from collections.abc import Iterator
 from itertools import combinations
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from brio_core.transport import self_transport_cost, squared_distances, transport_cost
+from brio_core.transport import squared_distances
+
+# Costs that are solved at once. Measures of about the same size share a batch: on a CPU padding is
+# work, on a GPU a second batch is.
+ENTRIES_AT_ONCE = 2**25
+SAME_SIZE = {"cpu": 2, "cuda": 1024}
 
 
 def site_discrepancy(
@@ -25,18 +33,97 @@ def site_discrepancy(
         A site that lacks a class is left out of that class's pairs.
     """
     points = functional.normalize(representation, dim=-1)
-    sites = site.unique()
+    distance = squared_distances(points, points)
+    members = [
+        [torch.nonzero((site == one) & (label == side)).flatten() for one in site.unique()]
+        for side in (0, 1)
+    ]
     total = points.new_zeros(())
-    for side in (0, 1):
-        groups = [points[(site == one) & (label == side)] for one in sites]
+    for groups in members:
         groups = [group for group in groups if len(group)]
+        crossed = list(combinations(groups, 2))
         # Nothing is reweighted by pair, so a site's self-transport is needed only once.
-        own = [
-            self_transport_cost(squared_distances(group, group), epsilon, iterations)
-            for group in groups
-        ]
-        for one, other in combinations(range(len(groups)), 2):
-            cost = squared_distances(groups[one], groups[other])
-            cross = transport_cost(cost, epsilon, iterations)
-            total = total + cross - (own[one] + own[other]) / 2
-    return total / (len(sites) * (len(sites) - 1))
+        own = [(group, group) for group in groups]
+        total = total + _sum_of_transports(distance, crossed, epsilon, iterations)
+        selves = _sum_of_transports(distance, own, epsilon, iterations, symmetric=True)
+        total = total - selves * (len(groups) - 1) / 2
+    n_sites = len(members[0])
+    return total / (n_sites * (n_sites - 1))
+
+
+def _sum_of_transports(
+    distance: Tensor,
+    pairs: list[tuple[Tensor, Tensor]],
+    epsilon: float,
+    iterations: int,
+    symmetric: bool = False,
+) -> Tensor:
+    """OT_epsilon summed over pairs of groups, which are rows of ``distance``."""
+    total = distance.new_zeros(())
+    for batch in _batches(pairs, SAME_SIZE[distance.device.type]):
+        one, other = ([group for group in side] for side in zip(*batch))
+        (rows, row_mass), (columns, column_mass) = _padded(one), _padded(other)
+        cost = distance[rows[:, :, None], columns[:, None, :]]
+        values = padded_transport(
+            cost, row_mass.to(cost), column_mass.to(cost), epsilon, iterations, symmetric
+        )
+        total = total + values.sum()
+    return total
+
+
+def _batches(pairs: list[tuple[Tensor, Tensor]], base: int) -> Iterator[list]:
+    """Pairs whose sizes have as many digits to this base, so many that their costs fit."""
+    kinds: dict[tuple[int, ...], list] = {}
+    for pair in pairs:
+        pair = sorted(pair, key=len)
+        digits = tuple(int(np.ceil(np.log(len(group)) / np.log(base) - 1e-9)) for group in pair)
+        kinds.setdefault(digits, []).append(pair)
+    for alike in kinds.values():
+        largest = [max(len(pair[side]) for pair in alike) for side in (0, 1)]
+        step = max(1, ENTRIES_AT_ONCE // (largest[0] * largest[1]))
+        yield from (alike[start : start + step] for start in range(0, len(alike), step))
+
+
+def _padded(groups: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Members (B, n) and logarithms of their masses; what pads a smaller group has none."""
+    rows = torch.nn.utils.rnn.pad_sequence(groups, batch_first=True)
+    sizes = torch.tensor([len(group) for group in groups], device=rows.device)[:, None]
+    inside = torch.arange(rows.shape[1], device=rows.device) < sizes
+    return rows, torch.where(inside, -sizes.double().log(), -torch.inf)
+
+
+def padded_transport(
+    cost: Tensor,
+    row_mass: Tensor,
+    column_mass: Tensor,
+    epsilon: float,
+    iterations: int,
+    symmetric: bool = False,
+) -> Tensor:
+    """OT_epsilon (Eq. app_sinkhorn_regularized_ot) of measures of unequal sizes, (B,).
+
+    Parameters
+    ----------
+    cost : (B, n, m)
+        Finite, also where a point has no mass.
+    row_mass, column_mass : (B, n) and (B, m)
+        Logarithms of masses that sum to one.
+    symmetric : bool
+        Of measures with themselves: one potential, averaged with the old one.
+    """
+    scaled = cost / -epsilon
+    to_rows = scaled + column_mass[:, None, :]
+    psi = torch.zeros_like(column_mass)
+    if symmetric:
+        for _ in range(iterations):
+            psi = (psi + (to_rows - psi[:, None, :]).logsumexp(-1)) / 2
+        phi = psi
+    else:
+        to_columns = scaled + row_mass[:, :, None]
+        for _ in range(iterations):
+            phi = (to_rows - psi[:, None, :]).logsumexp(-1)
+            psi = (to_columns - phi[:, :, None]).logsumexp(-2)
+    plan = (to_rows + row_mass[:, :, None] - phi[:, :, None] - psi[:, None, :]).exp()
+    # Eq. app_sinkhorn_dual, with potentials over -epsilon.
+    dual = (row_mass.exp() * phi).sum(-1) + (column_mass.exp() * psi).sum(-1)
+    return epsilon * (1 - plan.sum((-2, -1)) - dual)

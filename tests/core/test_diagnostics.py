@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from itertools import combinations
 
 import numpy as np
@@ -20,6 +21,7 @@ from brio_core.diagnostics import (
 from brio_core.diagnostics.cell import FoldData, diagnose_fold
 from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.diagnostics.scan_length import shortened, window
+from brio_core.diagnostics.shared_features import SharedFeatures
 from brio_core.evaluation import auc
 from brio_core.methods.base import PathMethod
 from brio_core.results import write_records
@@ -57,6 +59,29 @@ def test_site_discrepancy_equals_a_loop_over_pairs_and_classes():
                 one, other = (unit[(site == s) & (label == c)] for s in (e, f))
                 total += float(sinkhorn_divergence(one, other, 0.1, 500))
     assert float(site_discrepancy(values, site, label, 0.1)) == pytest.approx(total / 12, rel=1e-4)
+
+
+@pytest.mark.parametrize("base, entries", [(2, 2**25), (1024, 2**25), (2, 1)])
+def test_sites_of_unequal_sizes_are_padded_with_points_of_no_mass(base, entries, monkeypatch):
+    """However they share batches; a site that lacks a class has no part in that class."""
+    module = sys.modules[site_discrepancy.__module__]
+    monkeypatch.setitem(module.SAME_SIZE, "cpu", base)
+    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", entries)
+    sizes = [(1, 2), (9, 4), (3, 17), (5, 0)]
+    site = torch.cat([torch.full((sum(pair),), e) for e, pair in enumerate(sizes)])
+    label = torch.cat([torch.arange(2).repeat_interleave(torch.tensor(pair)) for pair in sizes])
+    order = torch.randperm(len(site), generator=torch.Generator().manual_seed(0))
+    site, label = site[order], label[order]
+    values = random(len(site), 3, seed=3)
+    unit = values / values.norm(dim=1, keepdim=True)
+    total = 0.0
+    for c, sites in ((0, range(4)), (1, range(3))):
+        groups = [unit[(site == e) & (label == c)] for e in sites]
+        total += sum(
+            float(sinkhorn_divergence(*pair, 0.1, 500)) for pair in combinations(groups, 2)
+        )
+    found = float(site_discrepancy(values, site, label, 0.1, iterations=500))
+    assert found == pytest.approx(total / 12, rel=1e-9)
 
 
 def test_site_discrepancy_is_zero_for_equal_sites_and_ignores_scale():
@@ -155,6 +180,29 @@ def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
     distance = (logits[:, None, :1] - logits[None, :, 1:]).abs().mean(-1)
     own, others = distance.diagonal().mean(), distance.mean()
     assert own < others
+
+
+@pytest.mark.parametrize("name", ["gcn", "xg-gnn"])
+@pytest.mark.parametrize("budget", [10**9, 0])
+def test_features_that_folds_share_give_the_answers_that_their_own_would(name, budget, monkeypatch):
+    cohort, table = make_cohort(n_sites=5, per_class=3)
+    problem, _ = make_problem(name, cohort, table)
+    features, calls = problem.method.features, []
+    monkeypatch.setattr(
+        problem.method, "features", lambda *words: calls.append(1) or features(*words)
+    )
+    reestimates = Reestimates(Scans(cohort, problem.device, 0), 2)
+    shared = SharedFeatures(budget)
+    for fold in problem.folds[:3]:
+        module = problem.module(fold).eval()
+        calls.clear()
+        answers = [
+            FoldData(module, problem, fold, reestimates, kept).responses("logits")[0]
+            for kept in (shared, None)
+        ]
+        torch.testing.assert_close(*answers)
+    # Full scans and re-estimates by the second alone, unless there was no room to share.
+    assert len(calls) == (2 if budget else 4)
 
 
 def test_reestimates_that_are_kept_are_those_that_are_made_anew():

@@ -32,4 +32,4 @@ rule diagnose:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --runs {params.runs:q}"
         " --settings {params.settings:q} --code {params.code} --threads {threads}"
-        " --device {resources.device} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --memory-mb {resources.mem_mb} --device {resources.device} --out-dir {output.folder:q} > {log:q} 2>&1"
