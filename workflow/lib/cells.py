@@ -28,13 +28,15 @@ def experiment_cells(configuration: "Configuration", experiment: str) -> tuple[C
     return tuple(
         cell
         for cell in wanted_cells(configuration, experiment)
-        if cell.cohort not in skipped and configuration.variants[cell.variant][0] not in skipped
+        if cell.cohort not in skipped
+        and configuration.variants[cell.variant][0] not in skipped
+        and not configuration.leaves_out(cell)
     )
 
 
 @lru_cache
 def wanted_cells(configuration: "Configuration", experiment: str) -> tuple[Cell, ...]:
-    """The same with what is skipped because its data or code are not there."""
+    """The same with what is skipped because its data, its code or its results are not there."""
     entries = configuration.experiments[experiment]["cells"]
     cells = (cell for entry in entries for cell in _entry_cells(configuration, experiment, entry))
     return tuple(dict.fromkeys(cells))

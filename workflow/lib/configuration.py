@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from workflow.lib.cells import experiment_cells, published_variant
+from workflow.lib.cells import Cell, experiment_cells, published_variant
 from workflow.lib.checks import (
     check_experiments,
     check_foreign,
@@ -29,6 +29,8 @@ from workflow.lib.files import (
     read_yaml,
     shown,
 )
+from workflow.lib.outputs import experiments_with_results
+from workflow.lib.paths import Paths
 from workflow.lib.schema import check, filled, schema, suggestion
 from workflow.lib.sources import missing_data
 
@@ -61,6 +63,13 @@ class Configuration:
                 change = {"label": f"{method['label']} (published)", "settings": published}
                 found[published_variant(name)] = (name, change)
         return found
+
+    def leaves_out(self, cell: Cell) -> bool:
+        """Whether a cell has no results and shall not be trained now."""
+        if self.settings["untrained"] == "train":
+            return False
+        run = Path(Paths(self.settings["results"]).run(cell))
+        return not all((run / name).exists() for name in ("predictions.csv", "meta.json"))
 
     def method_of(self, variant: str) -> dict:
         """The method file of a variant."""
@@ -154,6 +163,13 @@ def load(
         {name: _read("experiments", name, checked) for name in names("experiments")},
         _skipped(settings, datasets, methods),
     )
+    if settings["untrained"] == "skip":
+        settings["experiments"] = experiments_with_results(configuration)
+        if not settings["experiments"]:
+            raise ConfigurationError(
+                f"{where('untrained')}: with 'untrained: skip' nothing is left, "
+                f"{settings['results']} holds no results of the experiments; train something first"
+            )
     if checked:
         check_skipped(configuration, where("on_missing"))
         check_foreign(configuration, where("foreign"))

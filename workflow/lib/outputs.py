@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workflow.lib.cells import Cell, experiment_cells, wanted_cells
@@ -95,8 +96,21 @@ def item_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Ce
     entry = item(configuration, kind, name)
     cells = _shown(entry, experiment_cells(configuration, entry["experiment"]))
     if "diagnostics" in PROGRAMS[kind][entry["program"]]:
-        return tuple(cell for cell in cells if configuration.method_of(cell.variant)["diagnose"])
+        return tuple(
+            cell
+            for cell in cells
+            if configuration.method_of(cell.variant)["diagnose"]
+            and not _undiagnosed(configuration, entry["experiment"], cell)
+        )
     return cells
+
+
+def _undiagnosed(configuration: "Configuration", experiment: str, cell: Cell) -> bool:
+    """Whether diagnostics would have to be made, where only what there is shall be shown."""
+    if configuration.settings["untrained"] == "train":
+        return False
+    paths = Paths(configuration.settings["results"])
+    return not Path(paths.diagnostics(experiment, cell.cohort, cell.protocol), "meta.json").exists()
 
 
 @lru_cache
@@ -160,6 +174,15 @@ def output_names(
         for experiment in experiments
         for entry in _entries(configuration, experiment, kind)
         if item_cells(configuration, kind, entry["name"])
+    ]
+
+
+def experiments_with_results(configuration: "Configuration") -> list[str]:
+    """Experiments of the configuration that have a table or figure to show."""
+    return [
+        name
+        for name in configuration.settings["experiments"]
+        if any(output_names(configuration, kind, (name,)) for kind in PROGRAMS)
     ]
 
 

@@ -1,0 +1,64 @@
+"""A look at what there is: cells without results are neither trained nor shown."""
+
+import json
+
+import pytest
+
+from workflow.lib.cells import Cell, experiment_cells
+from workflow.lib.configuration import load
+from workflow.lib.files import ConfigurationError
+from workflow.lib.outputs import output_names
+from workflow.lib.paths import Paths
+
+WORDS = {"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0, 1],
+         "experiments": ["main", "ablations", "diagnostics"]}  # fmt: skip
+
+
+def finish(results, protocol: str, variant: str, seed: int) -> None:
+    """What a trained cell leaves behind, as far as planning looks at it."""
+    folder = results / Paths("").run(Cell("demo", protocol, variant, seed)).lstrip("/")
+    folder.mkdir(parents=True)
+    for name in ("predictions.csv", "meta.json"):
+        (folder / name).write_text("{}")
+
+
+def test_cells_without_results_are_left_out_and_stay_planned(tmp_path):
+    for cell in (("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)):
+        finish(tmp_path, *cell)
+    found = load({**WORDS, "results": str(tmp_path), "untrained": "skip"})
+    assert [tuple(cell)[1:] for cell in experiment_cells(found, "main")] == [
+        ("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)
+    ]  # fmt: skip
+    # BRIO alone is no ablation, but its table shows what is missing; nothing has been diagnosed.
+    assert found.settings["experiments"] == ["main", "ablations"]
+    names = output_names(found, "tables", tuple(found.settings["experiments"]))
+    assert "main-loso" in names and "main-id" not in names and "scan-length" not in names
+    everything = load({**WORDS, "results": str(tmp_path)})
+    assert everything.settings["experiments"] == WORDS["experiments"]
+    assert len(experiment_cells(everything, "main")) == 8
+
+
+def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
+    finish(tmp_path, "loso", "brio", 0)
+    folder = tmp_path / "diagnostics/diagnostics/demo/loso"
+    folder.mkdir(parents=True)
+    words = {**WORDS, "results": str(tmp_path), "untrained": "skip"}
+    assert "diagnostics" not in load(words).settings["experiments"]
+    (folder / "meta.json").write_text(json.dumps({}))
+    assert "diagnostics" in load(words).settings["experiments"]
+
+
+def test_nothing_at_all_is_said(tmp_path):
+    words = {**WORDS, "results": str(tmp_path), "untrained": "skip"}
+    with pytest.raises(ConfigurationError, match="skip' nothing is left"):
+        load(words)
+
+
+def test_a_look_in_between_trains_nothing(after_demo):
+    runs = after_demo.folder / "results/runs/demo/loso"
+    missing = sorted(runs.iterdir())[0].name
+    for seed in (runs / missing).iterdir():
+        (seed / "predictions.csv").unlink()
+    assert "train" in {job[0] for job in after_demo.plan()}
+    jobs = {job[0] for job in after_demo.plan("--config", "untrained=skip")}
+    assert jobs and not jobs & {"train", "diagnose"}
