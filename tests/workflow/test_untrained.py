@@ -11,7 +11,7 @@ from workflow.lib.outputs import output_names
 from workflow.lib.paths import Paths
 
 WORDS = {"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0, 1],
-         "experiments": ["main", "ablations", "diagnostics"]}  # fmt: skip
+         "experiments": ["main", "diagnostics", "ablations"]}  # fmt: skip
 
 
 def finish(results, protocol: str, variant: str, seed: int) -> None:
@@ -29,10 +29,13 @@ def test_cells_without_results_are_left_out_and_stay_planned(tmp_path):
     assert [tuple(cell)[1:] for cell in experiment_cells(found, "main")] == [
         ("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)
     ]  # fmt: skip
-    # BRIO alone is no ablation, but its table shows what is missing; nothing has been diagnosed.
-    assert found.settings["experiments"] == ["main", "ablations"]
+    # BRIO alone is no ablation, and nothing has been diagnosed.
+    assert found.settings["experiments"] == ["main"]
     names = output_names(found, "tables", tuple(found.settings["experiments"]))
     assert "main-loso" in names and "main-id" not in names and "scan-length" not in names
+    finish(tmp_path, "loso", "brio-wo-rs", 0)
+    found = load({**WORDS, "results": str(tmp_path), "untrained": "skip"})
+    assert found.settings["experiments"] == ["main", "ablations"], "diagnostics are to be made"
     everything = load({**WORDS, "results": str(tmp_path)})
     assert everything.settings["experiments"] == WORDS["experiments"]
     assert len(experiment_cells(everything, "main")) == 8
@@ -45,6 +48,7 @@ def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
     words = {**WORDS, "results": str(tmp_path), "untrained": "skip"}
     assert "diagnostics" not in load(words).settings["experiments"]
     (folder / "meta.json").write_text(json.dumps({}))
+    finish(tmp_path, "loso", "brio-wo-rs", 0)
     assert "diagnostics" in load(words).settings["experiments"]
 
 

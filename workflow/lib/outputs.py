@@ -178,12 +178,15 @@ def output_names(
 
 
 def experiments_with_results(configuration: "Configuration") -> list[str]:
-    """Experiments of the configuration that have a table or figure to show."""
-    return [
-        name
-        for name in configuration.settings["experiments"]
-        if any(output_names(configuration, kind, (name,)) for kind in PROGRAMS)
-    ]
+    """Experiments with a table or figure to show, and cells that none before them has."""
+    found: list[str] = []
+    seen: set[Cell] = set()
+    for name in configuration.settings["experiments"]:
+        own = set(experiment_cells(configuration, name)) - seen
+        if own and any(output_names(configuration, kind, (name,)) for kind in PROGRAMS):
+            found.append(name)
+            seen |= own
+    return found
 
 
 def table_names(configuration: "Configuration") -> list[str]:
