@@ -50,7 +50,7 @@ def _folds(folder: str | Path) -> Iterator[dict]:
                 f"{folder}/meta.json does not say from which epoch on fold {fold['name']!r} could "
                 f"choose: an older version wrote it; delete {folder} and run again"
             )
-        auc, crossed = fold["validation_auc"], _crossed(curve, fold.get("first_epoch", 1))
+        auc, crossed = fold["validation_auc"], _crossed(curve, fold.get("first_epoch") or 1)
         row = words | dict(zip(SHARES, (auc, crossed, auc - crossed)))
         if trained:
             row |= {key: fold[key] for key in EPOCHS}

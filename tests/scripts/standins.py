@@ -125,7 +125,7 @@ def _write_history(path, names, epochs, effect, generator):
                 "selected_epoch": best + 1,
                 "validation_auc": float(auc[best]),
                 "epochs": epochs,
-                "first_epoch": 1,
+                "first_epoch": None if epochs == 7 else 1,
                 "seconds_per_epoch": 0.002 if epochs == 7 else 0.08,
             }
         )
