@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from brio_core.errors import BrioError
+from brio_core.reporting.comparison import REFERENCE
 from brio_core.reporting.results import in_paper_order, read_history, read_meta
 from brio_core.reporting.results_table import blocks_of_rows
 from brio_core.reporting.summary import IDENTITY
@@ -14,10 +15,15 @@ from brio_core.reporting.tables import Cell, Table, percent
 
 EPOCHS = ("epochs", "selected_epoch")
 SHARES = ("validation_auc", "validation_crossed", "validation_luck", "validation_last")
+DIFFERENCE = "validation_difference"
 
 
 def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> pd.DataFrame:
-    """One row per cohort, protocol and variant: means over the folds of all seeds."""
+    """One row per cohort, protocol and variant: means over the folds of all seeds.
+
+    ``validation_difference`` is the crossed AUC minus BRIO's in the same folds of the same seeds,
+    ``validation_difference_se`` its standard error over folds.
+    """
     identity = list(IDENTITY)
     tested = summaries.drop_duplicates(identity[:3])[[*identity[:3], "auc_mean"]]
     folds = pd.DataFrame([fold for folder in folders for fold in _folds(folder)])
@@ -25,7 +31,21 @@ def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> p
         identity, sort=False
     )
     rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
+    rows = rows.join(_differences(folds), on=identity[:3])
     return in_paper_order(rows.reset_index().merge(tested, how="left", on=identity[:3]))
+
+
+def _differences(folds: pd.DataFrame) -> pd.DataFrame:
+    """Crossed AUC against the reference, by cohort, protocol and variant."""
+    place = ["cohort", "protocol", "seed", "fold"]
+    own = folds.set_index(place)[["variant", "validation_crossed"]]
+    reference = own.loc[own["variant"] == REFERENCE, "validation_crossed"].rename("reference")
+    paired = own[own["variant"] != REFERENCE].join(reference, how="inner")
+    paired[DIFFERENCE] = paired["validation_crossed"] - paired["reference"]
+    # Seeds first: folds are what another cohort would have others of.
+    by_fold = paired.groupby(["cohort", "protocol", "variant", "fold"])[DIFFERENCE].mean()
+    found = by_fold.groupby(["cohort", "protocol", "variant"])
+    return found.agg(**{DIFFERENCE: "mean", f"{DIFFERENCE}_se": "sem"})
 
 
 def _folds(folder: str | Path) -> Iterator[dict]:
@@ -51,7 +71,7 @@ def _folds(folder: str | Path) -> Iterator[dict]:
                 f"choose: an older version wrote it; delete {folder} and run again"
             )
         auc, crossed = fold["validation_auc"], _crossed(curve, fold.get("first_epoch") or 1)
-        row = words | dict(zip(SHARES, (auc, crossed, auc - crossed)))
+        row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, crossed, auc - crossed)))
         if trained:
             row |= {key: fold[key] for key in EPOCHS}
             row["validation_last"] = curve["validation_auc"].iloc[-1]
@@ -72,8 +92,9 @@ def _crossed(curve: pd.DataFrame, first_epoch: int) -> float:
 def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:
     """What :func:`checkpoint_rows` found, cohorts one below the other."""
     columns = (
-        "Method", "Epochs trained", "Chosen epoch", "Validation AUC, chosen",
-        "Validation AUC, crossed", "Luck of choosing", "Validation AUC, last epoch", "Test AUC",
+        "Method", "Seeds", "Epochs trained", "Chosen epoch", "Validation AUC, chosen",
+        "Validation AUC, crossed", "Minus BRIO", "Luck of choosing", "Validation AUC, last epoch",
+        "Test AUC",
     )  # fmt: skip
     return Table(
         title=experiment.get("title", "How checkpoints were chosen"),
@@ -84,8 +105,10 @@ def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datase
             "AUC in %, epochs and validation as means over folds and seeds. Chosen: the epoch (for "
             "linear models, the penalty) with the best mean AUC of the validation sites. Crossed: "
             "the AUC of one validation site at the epoch that the other would have chosen, as a "
-            "mean over both ways; no site helps to choose what it judges. Luck: chosen minus "
-            "crossed. Last epoch: no choice at all. Test AUC: as in the tables of results.",
+            "mean over both ways; no site helps to choose what it judges. Minus BRIO: of the "
+            "crossed AUC, in the same folds and seeds, ± its standard error over folds as if no "
+            "two had a validation site in common. Luck: chosen minus crossed. Last epoch: no "
+            "choice at all. Test AUC: as in the tables of results.",
             "One site chooses worse than two, so crossed is somewhat too low for the model that "
             "is kept; it is so for all methods. Where validation also chose settings, that "
             "choice is not crossed. –: a path of penalties has no epochs, and without two "
@@ -98,4 +121,9 @@ def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datase
 def _cells(part: pd.DataFrame) -> list[Cell]:
     row = part.iloc[0]
     epochs = ["–" if pd.isna(row[key]) else f"{row[key]:.1f}" for key in EPOCHS]
-    return [Cell(text) for text in (*epochs, *(percent(row[key]) for key in (*SHARES, "auc_mean")))]
+    shares = [percent(row[key]) for key in (*SHARES, "auc_mean")]
+    difference = "–"
+    if not pd.isna(row[DIFFERENCE]):
+        difference = f"{100 * row[DIFFERENCE]:+.1f} ± {100 * row[f'{DIFFERENCE}_se']:.1f}"
+    texts = [f"{row['seeds']:.0f}", *epochs, *shares[:2], difference, *shares[2:]]
+    return [Cell(text) for text in texts]

@@ -19,7 +19,7 @@ SHARES = re.compile(
     r"(auc|acc|pooled|validation|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
     r"|(mean|sd|difference)(_low|_high)?|sd_sampling.*|female|recognised"
 )
-SIGNED = ("difference", "change_mean")
+SIGNED = ("difference", "change_mean", "validation_difference")
 P_VALUES = ("p", "p_holm")
 NOTHING = "–"
 

@@ -1,18 +1,25 @@
 """What training took, as measured by the training jobs themselves, beside the paper's figures."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
 from brio_core.reporting.blocks import blocks
 from brio_core.reporting.paper import paper_method, read_efficiency
-from brio_core.reporting.results import FOREIGN, in_paper_order, ordered
+from brio_core.reporting.results import (
+    FOREIGN,
+    cohort_title,
+    in_paper_order,
+    ordered,
+    protocol_title,
+)
 from brio_core.reporting.results_table import VARIANT_WORDS
 from brio_core.reporting.tables import NOT_RUN, Cell, Table, plural
 
 COLUMNS = (
-    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "parameters",
-    "device", "beside",
+    "seeds", "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb",
+    "parameters", "device", "beside",
 )  # fmt: skip
 PAPER = {"paper_seconds_per_epoch": "seconds_per_epoch", "paper_memory_gb": "gpu_memory_gb"}
 
@@ -55,6 +62,7 @@ def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Ta
             "Beside others: trained while other processes trained on the same machine, so these "
             "times are longer than those of a cell alone.",
         )
+    notes += tuple(_totals(rows, datasets))
     return Table(
         title=experiment.get("title", "Cost of training"),
         caption=experiment.get("caption", ""),
@@ -67,6 +75,21 @@ def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Ta
         section="efficiency",
         left=(0, 9),
     )  # fmt: skip
+
+
+def _totals(rows: pd.DataFrame, datasets: dict) -> Iterator[str]:
+    """What one seed of every method takes, for each cohort, protocol and device."""
+    ran = rows[rows["status"] != NOT_RUN]
+    for (cohort, protocol, device), part in ran.groupby(
+        ["cohort", "protocol", "device"], sort=False
+    ):
+        if len(part) > 1:
+            seconds = (part["seconds"].astype(float) / part["seeds"].astype(float)).sum()
+            yield (
+                f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}: one seed of "
+                f"{len(part)} methods on {device}, one after the other, takes "
+                f"{seconds / 60:.1f} min."
+            )
 
 
 def _cells(row: pd.Series) -> list[Cell]:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -80,7 +81,9 @@ def test_means_over_folds_and_seeds(made):
     assert brio["validation_last"] == pytest.approx((0.75 + 0.7 + 0.65 + 3 * 0.7) / 6)
     summary = pd.read_csv(root / "loso.csv").set_index("variant")
     assert brio["auc_mean"] == summary.loc["brio", "auc_mean"]
-    line = f"| BRIO | 4.3 | 4.3 | 70.0 | 59.2 | 10.8 | 70.0 | {100 * brio['auc_mean']:.1f} |"
+    line = (
+        f"| BRIO | 2 | 4.3 | 4.3 | 70.0 | 59.2 | – | 10.8 | 70.0 | {100 * brio['auc_mean']:.1f} |"
+    )
     assert line in (root / "checkpoints.md").read_text().splitlines()
 
 
@@ -90,7 +93,7 @@ def test_a_path_of_penalties_has_no_epochs(made):
     empty = ["epochs", "selected_epoch", "validation_last"]
     assert linear[empty].isna().all() and linear[["validation_auc", "auc_mean"]].notna().all()
     assert linear["validation_crossed"] < linear["validation_auc"], "it chooses a penalty"
-    assert "| Linear (correlation) | – | – | " in (root / "checkpoints.md").read_text()
+    assert "| Linear (correlation) | 1 | – | – | " in (root / "checkpoints.md").read_text()
 
 
 def test_what_was_not_run_says_so_in_the_order_of_the_paper(made):
@@ -103,8 +106,28 @@ def test_what_was_not_run_says_so_in_the_order_of_the_paper(made):
         "demo, unseen sites", "GIN", "GSAT", "BRIO", "Linear (correlation)",
         "srpbs-aal116, unseen sites: not run",
     ]  # fmt: skip
-    assert lines[1] == ["GIN", *["not run"] * 7]
+    assert lines[1] == ["GIN", *["not run"] * 9]
     assert table["section"] == "training"
+
+
+def test_differences_are_those_of_the_same_folds_and_seeds(tmp_path):
+    # BRIO has 0.6, 0.6, 0.55 and then 0.6 throughout; GSAT 0.6 in the first seed and no second.
+    folders = [
+        write_trained(tmp_path, "brio", (LONG, CUT, TIED)),
+        write_trained(tmp_path, "brio", (CUT, CUT, CUT), seed=1),
+        write_trained(tmp_path, "gsat", (CUT, CUT, CUT)),
+        write_trained(tmp_path, "irm", (TIED, CUT, TIED)),
+        write_trained(tmp_path, "irm", (TIED, CUT, CUT), seed=1),
+    ]
+    assert checkpoint_table(tmp_path, folders).returncode == 0
+    rows = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")
+    mean, error = rows["validation_difference"], rows["validation_difference_se"]
+    assert mean["gsat"] == pytest.approx(0.05 / 3)
+    assert error["gsat"] == pytest.approx(np.std([0, 0, 0.05], ddof=1) / 3**0.5)
+    assert mean["irm"] == pytest.approx(-0.05 / 3), "seeds are averaged within a fold"
+    assert error["irm"] == pytest.approx(np.std([-0.05, 0, 0], ddof=1) / 3**0.5)
+    assert pd.isna(mean["brio"])
+    assert " | +1.7 ± 1.7 | " in (tmp_path / "checkpoints.md").read_text()
 
 
 def test_epochs_that_could_not_be_chosen_do_not_count(tmp_path):

@@ -116,6 +116,10 @@ def test_times_of_cells_beside_others_count_only_where_there_is_nothing_else(tmp
     table = json.loads((tmp_path / "efficiency.json").read_text())
     assert [line[-1] for line in lines(table)] == ["One GPU, beside 3 others", "One GPU"]
     assert "Beside others: trained while" in table["notes"][1]
+    # 30 s of BRIO and 80 s of GCN in three seeds.
+    assert (
+        "one seed of 2 methods on One GPU, one after the other, takes 0.6 min" in table["notes"][2]
+    )
 
 
 def test_the_papers_costs_stand_beside_and_absent_cells_say_so(results):

@@ -232,7 +232,10 @@ def resolved_version(wildcards):
 def command_line(*targets):
     """How a page says that it was made."""
     files = [f"--configfile {shlex.quote(shown(path))}" for path in workflow.overwrite_configfiles]
-    return " ".join(["snakemake", *targets, "--cores all", *files])
+    words = workflow.config_settings.config
+    changes = [shlex.quote(f"{key}={value}") for key, value in words.items()]
+    changes = ["--config", *changes] if changes else []
+    return " ".join(["snakemake", *targets, "--cores all", *files, *changes])
 
 
 def documented_files(wildcards):
