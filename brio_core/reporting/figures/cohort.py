@@ -60,10 +60,12 @@ def _sites(axis: Axes, cohort: CohortTables, names: tuple[str, str]) -> None:
     axis.set_xlabel("Subjects (number kept at the bar's end)")
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axis.grid(axis="x")
-    axis.legend(
+    legend = axis.legend(
         loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, handlelength=1.0,
         columnspacing=1.2, borderpad=0.2,
     )  # fmt: skip
+    # It may reach over the labels of the other panel, which begin lower; room for it would be empty.
+    legend.set_in_layout(False)
 
 
 def _reasons(axis: Axes, cohort: CohortTables) -> None:
