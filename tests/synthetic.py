@@ -7,6 +7,7 @@ import pandas as pd
 import torch
 import yaml
 
+from brio_core import training
 from brio_core.cohort import Cohort
 from brio_core.connectivity import fisher_z_connectivity
 from brio_core.methods import registry
@@ -108,3 +109,8 @@ def make_problem(
     chosen = read_folds(cohort, split, lengths)[folds]
     device = torch.device("cpu")
     return Problem(cohort, split, chosen, method, settings, variant or name, seed, device), split
+
+
+def train_all(problem: Problem, folder: Path, group_size: int | None = None) -> list:
+    """Train all folds of a problem, with checkpoints that are never due."""
+    return training.train(problem, training.Checkpoints(folder, "test", 1e9), group_size)

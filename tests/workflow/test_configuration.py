@@ -5,12 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.lib.cells import experiment_cells
 from workflow.lib.configuration import load
-from workflow.lib.documents import document_files
 from workflow.lib.files import ConfigurationError, read_yaml
-from workflow.lib.outputs import item, item_cells, output_inputs, output_names
-from workflow.lib.paths import Paths
 from workflow.lib.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,113 +225,6 @@ def test_settings_come_in_this_order(elsewhere):
         "settings": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
         "search": {},
     }
-
-
-def test_cells_are_chosen_by_cohorts_methods_and_seeds():
-    resolved = configuration(seeds=[3, 4], methods=["gcn", "brio", "linear-correlation"])
-    cells = experiment_cells(resolved, "main")
-    assert len(cells) == 2 * (2 * 2 + 1)
-    assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}
-    permuted = experiment_cells(resolved, "permuted")
-    assert len(permuted) == 5 * 3
-    assert {cell.seed for cell in permuted} == {3}
-
-
-def test_variants_and_protocols_may_have_other_seeds():
-    def seeds(**words):
-        methods = ["gcn", "brio", "linear-correlation"]
-        resolved = configuration(seeds=[3, 4], methods=methods, variants="all", **words)
-        found = {}
-        for experiment in ("main", "ablations", "presets"):
-            for cell in experiment_cells(resolved, experiment):
-                found.setdefault((experiment, *cell[1:3]), []).append(cell.seed)
-        return found
-
-    usual = seeds()
-    changed = seeds(more_seeds={"brio": [7]}, protocol_seeds={"id": "first"})
-    assert changed.pop(("main", "loso", "brio")) == [3, 4, 7]
-    assert changed.pop(("ablations", "loso", "brio")) == [3, 4, 7], "the same row everywhere"
-    for method in ("gcn", "brio"):
-        assert usual["main", "id", method] == [3, 4]
-        assert changed.pop(("main", "id", method)) == [3]
-    assert changed.items() <= usual.items(), "and nothing else"
-    assert seeds(protocol_seeds={"id": [9]})["main", "id", "gcn"] == [9]
-    assert seeds(protocol_seeds={"loso": [9]})["presets", "loso", "gcn"] == [3], "asks for one"
-    one = seeds(experiment_seeds={"ablations": "first"}, more_seeds={"brio": [7]})
-    assert one["ablations", "loso", "brio"] == one["ablations", "loso", "brio-wo-rs"] == [3]
-    assert one["main", "loso", "brio"] == [3, 4, 7], "other experiments keep theirs"
-
-
-def test_the_run_of_the_document_on_abide():
-    """Three seeds of all, five of BRIO, one where sites were seen in training."""
-    resolved = configuration("abide-cc200")
-    cells = experiment_cells(resolved, "main")
-    unseen = [cell for cell in cells if cell.protocol == "loso"]
-    assert len(unseen) == 16 * 3 + 5 + 4
-    assert len(cells) - len(unseen) == 17 + 4
-    common = ["paper_vs_ours", "settings", "settings-others"]
-    files = document_files(resolved, Paths("r"), common)
-    assert "r/tables/presets.csv" in files["tables"] and "r/tables/presets.json" in files["printed"]
-    assert "r/figures/diagnostics-abide-cc200.png" in files["figures"]
-    tables = set(files["tables"]) - {f"r/tables/{name}.csv" for name in common}
-    names = output_names(resolved, "tables", tuple(resolved.settings["experiments"]))
-    assert tables == {f"r/tables/{name}.csv" for name in names if name != "sites"}
-
-
-def test_sweeps_are_shortened_by_variants():
-    resolved = configuration()
-    swept = {cell.variant for cell in experiment_cells(resolved, "sensitivity")}
-    assert swept == {"brio", "brio-k2", "brio-j2"}
-    resolved = configuration(variants="all")
-    assert len(experiment_cells(resolved, "sensitivity")) == 9
-    resolved = configuration(variants=[], experiments=["main"])
-    assert {cell.variant for cell in experiment_cells(resolved, "ablations")} == {"brio"}
-
-
-def test_a_figure_per_cohort_shows_that_cohort():
-    resolved = configuration("paper")
-    names = output_names(resolved, "figures", ("diagnostics",))
-    assert [name for name in names if name.startswith("diagnostics-")] == [
-        f"diagnostics-{cohort}" for cohort in resolved.settings["cohorts"]
-    ]
-    cells = item_cells(resolved, "figures", "diagnostics-srpbs-aal116")
-    assert {cell.cohort for cell in cells} == {"srpbs-aal116"}
-    assert "linear-confounds" not in {cell.variant for cell in cells}, "nothing to diagnose"
-    assert item(resolved, "figures", "diagnostics-srpbs-aal116")["title"].endswith(": SRPBS")
-    inputs = output_inputs(resolved, Paths("results"), "figures", "diagnostics-srpbs-aal116")
-    assert inputs == {"diagnostics": ["results/diagnostics/diagnostics/srpbs-aal116/loso"]}
-
-
-def test_published_settings_are_a_variant_of_every_method_that_has_them():
-    resolved = configuration("abide", methods=["gcn", "coral", "brio", "linear-tangent"])
-    cells = experiment_cells(resolved, "presets")
-    assert {cell.variant for cell in cells} == {
-        "gcn", "gcn-published", "coral", "coral-published", "brio", "linear-tangent"
-    }  # fmt: skip
-    assert {cell.seed for cell in cells} == {0}
-    params = resolved.train_params("gcn-published")
-    published = resolved.methods["gcn"]["presets"]["published"]
-    assert published.items() <= params["settings"].items()
-    assert params["label"] == "GCN (published)" and params["method"] == "gcn"
-    assert output_inputs(resolved, Paths("r"), "tables", "presets").keys() == {"summaries", "runs"}
-
-
-def test_figures_about_brio_are_left_out_without_it():
-    resolved = configuration(methods=["gcn"], experiments=["main"])
-    assert output_names(resolved, "figures", ("diagnostics",)) == ["diagnostics-demo"]
-    assert output_names(resolved, "tables", ("diagnostics",)) == ["scan-length"]
-
-
-def test_the_paper_is_complete():
-    resolved = configuration("paper")
-    count = {name: len(experiment_cells(resolved, name)) for name in resolved.experiments}
-    assert count["main"] == (17 * 5 + 4) * 5 * 2
-    assert count["ablations"] == (4 + 1) * 5 * 5
-    assert count["sensitivity"] == (8 + 1) * 5 * 5
-    assert count["block-length"] == (2 + 1) * 5 * 5
-    assert count["lambda-sweep"] == (5 + 1) * 5 * 5
-    # All methods, five strengths without guidance, and without re-estimation support.
-    assert count["diagnostics"] == ((17 + 6) * 5 + 4) * 5
 
 
 def test_the_resolved_configuration_can_be_written():

@@ -64,7 +64,7 @@ def _sites(axis: Axes, cohort: CohortTables, names: tuple[str, str]) -> None:
         loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, handlelength=1.0,
         columnspacing=1.2, borderpad=0.2,
     )  # fmt: skip
-    # It may reach over the labels of the other panel, which begin lower; room for it would be empty.
+    # It may reach over the labels of the other panel, which begin lower.
     legend.set_in_layout(False)
 
 
