@@ -10,6 +10,7 @@ import torch
 
 from brio_core.cohort import Cohort
 from brio_core.diagnostics.cell import FoldData, Records, diagnose_fold
+from brio_core.diagnostics.finished_cells import FinishedCells
 from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.diagnostics.shared_features import SharedFeatures
 from brio_core.errors import BrioError
@@ -18,7 +19,7 @@ from brio_core.files import read_json, write_json
 from brio_core.inputs import input_checksums
 from brio_core.problem import Problem, read_folds
 from brio_core.residence import half_of_free_memory
-from brio_core.results import read_models, write_records
+from brio_core.results import Models, read_models, write_records
 from brio_core.sources import Scans
 from brio_core.splits import read_split
 from brio_core.stores import Rois
@@ -37,7 +38,8 @@ def diagnose_cohort(
 ) -> None:
     """Write one CSV file per diagnostic for all cells, and what is known about their variants.
 
-    Like that of a cell, meta.json says what they were made of. ``memory`` is what the process may
+    Like that of a cell, meta.json says what they were made of. A job that was killed goes on with
+    the first cell that it had not finished. ``memory`` is what the process may
     have, in bytes; with more of it features are kept for the next fold.
     """
     cohort, split = Cohort.load(cohort_dir), read_split(split_path)
@@ -45,51 +47,77 @@ def diagnose_cohort(
     folds = read_folds(cohort, split, block_length)
     # Every method and seed is asked about the same re-estimates.
     reestimates = Reestimates(Scans(cohort, device, seed=0), settings["reestimates"])
-    tables: dict[str, Records] = {}
-    variants = {}
-    for run_dir in run_dirs:
-        started = time.perf_counter()
-        meta, models = read_json(run_dir / "meta.json"), read_models(run_dir / "models.pt")
-        if meta["split_checksum"] != split["checksum"]:
-            raise BrioError(
-                f"{run_dir} was trained on other folds than {split_path}; train it again"
-            )
-        variant, seed = meta["variant"], meta["seed"]
-        variants[variant] = {key: meta[key] for key in ("method", "label", "group", "settings")}
-        problem = Problem(
-            cohort, split, folds, models.method, models.settings, variant, seed, device
-        )
-        tested = stored_auc(run_dir / "predictions.csv")
-        shared: dict[str, SharedFeatures] = {}
-        for index, fold in enumerate(folds):
-            chosen = models.chosen[index]
-            module = problem.restored(fold, models.states[index], chosen)
-            kept = None
-            if models.method.features_are_shared:
-                # By folds that have chosen the same settings.
-                budget = half_of_free_memory(device, memory)
-                kept = shared.setdefault(repr(sorted(chosen.items())), SharedFeatures(budget))
-            found = diagnose_fold(FoldData(module, problem, fold, reestimates, kept), settings)
-            found["cells"][0] |= {
-                "validation_auc": meta["folds"][index]["validation_auc"],
-                "test_auc": tested[fold.name],
-            }
-            for name, records in found.items():
-                where = {"variant": variant, "seed": seed, "fold": fold.name}
-                tables.setdefault(name, []).extend(where | record for record in records)
-        print(f"{variant}, seed {seed}: {time.perf_counter() - started:.1f} s", flush=True)
-    for name, records in tables.items():
-        if records:
-            write_records(out_dir / f"{name}.csv", records)
-    write_records(out_dir / "rois.csv", roi_records(cohort.series.rois))
-    write_json(out_dir / "variants.json", variants)
-    meta = {
+    made_of = {
         "settings": settings,
         "split_checksum": split["checksum"],
         "inputs": input_checksums(cohort_dir, block_length_path),
         "code": code,
     }
-    write_json(out_dir / "meta.json", meta)
+    finished = FinishedCells(out_dir, made_of | {"device": device.type, "torch": torch.__version__})
+    tables: dict[str, Records] = {}
+    variants = {}
+    for run_dir in run_dirs:
+        started = time.perf_counter()
+        meta = read_json(run_dir / "meta.json")
+        if meta["split_checksum"] != split["checksum"]:
+            raise BrioError(
+                f"{run_dir} was trained on other folds than {split_path}; train it again"
+            )
+        variants[meta["variant"]] = {
+            key: meta[key] for key in ("method", "label", "group", "settings")
+        }
+        found = finished.read(meta)
+        if found is None:
+            models = read_models(run_dir / "models.pt")
+            problem = Problem(
+                cohort, split, folds, models.method, models.settings, meta["variant"],
+                meta["seed"], device,
+            )  # fmt: skip
+            found = _diagnose_cell(problem, run_dir, meta, models, reestimates, settings, memory)
+            finished.write(meta, found)
+        for name, records in found.items():
+            tables.setdefault(name, []).extend(records)
+        seconds = time.perf_counter() - started
+        print(f"{meta['variant']}, seed {meta['seed']}: {seconds:.1f} s", flush=True)
+    for name, records in tables.items():
+        if records:
+            write_records(out_dir / f"{name}.csv", records)
+    write_records(out_dir / "rois.csv", roi_records(cohort.series.rois))
+    write_json(out_dir / "variants.json", variants)
+    write_json(out_dir / "meta.json", made_of)
+    finished.remove()
+
+
+def _diagnose_cell(
+    problem: Problem,
+    run_dir: Path,
+    meta: dict,
+    models: Models,
+    reestimates: Reestimates,
+    settings: dict,
+    memory: int | None,
+) -> dict[str, Records]:
+    """Records of all folds of a trained cell, by table."""
+    tested = stored_auc(run_dir / "predictions.csv")
+    shared: dict[str, SharedFeatures] = {}
+    tables: dict[str, Records] = {}
+    for index, fold in enumerate(problem.folds):
+        chosen = models.chosen[index]
+        module = problem.restored(fold, models.states[index], chosen)
+        kept = None
+        if models.method.features_are_shared:
+            # By folds that have chosen the same settings.
+            budget = half_of_free_memory(problem.device, memory)
+            kept = shared.setdefault(repr(sorted(chosen.items())), SharedFeatures(budget))
+        found = diagnose_fold(FoldData(module, problem, fold, reestimates, kept), settings)
+        found["cells"][0] |= {
+            "validation_auc": meta["folds"][index]["validation_auc"],
+            "test_auc": tested[fold.name],
+        }
+        where = {"variant": meta["variant"], "seed": meta["seed"], "fold": fold.name}
+        for name, records in found.items():
+            tables.setdefault(name, []).extend(where | record for record in records)
+    return tables
 
 
 def stored_auc(path: Path) -> dict[str, float]:
