@@ -42,6 +42,16 @@ def test_variants_and_protocols_may_have_other_seeds():
     assert one["main", "loso", "brio"] == [3, 4, 7], "other experiments keep theirs"
 
 
+def test_a_method_without_chance_has_one_cell_for_all_experiments():
+    resolved = configuration(
+        methods=["gcn", "linear-correlation"], seeds=[3, 4], experiment_seeds={"diagnostics": [4]},
+        experiments=["main", "diagnostics"], protocol_seeds={"id": [9]},
+    )  # fmt: skip
+    cells = {cell for name in ("main", "diagnostics") for cell in experiment_cells(resolved, name)}
+    assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}
+    assert ("loso", "gcn", 4) in {cell[1:] for cell in cells}
+
+
 def test_the_run_of_the_document_on_abide():
     """Three seeds of all, five of BRIO, one where sites were seen in training."""
     resolved = configuration("abide-cc200")

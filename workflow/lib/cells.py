@@ -86,10 +86,12 @@ def _seeds(
     settings = configuration.settings
     if wanted == "all":
         wanted = settings["protocol_seeds"].get(protocol, "all")
-    seeds = [*settings["seeds"], *settings["more_seeds"].get(variant, ())]
-    seeds = wanted if isinstance(wanted, list) else seeds
-    deterministic = configuration.method_of(variant)["seeds"] == "first"
-    return seeds[:1] if wanted == "first" or deterministic else seeds
+    # Where no seed changes anything, all experiments share the cell of the first.
+    if wanted == "first" or configuration.method_of(variant)["seeds"] == "first":
+        return settings["seeds"][:1]
+    if isinstance(wanted, list):
+        return wanted
+    return [*settings["seeds"], *settings["more_seeds"].get(variant, ())]
 
 
 @lru_cache
