@@ -1,6 +1,7 @@
 """All diagnostics of the trained cells of one cohort and protocol."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> None:
     arguments = parse(words)
+    # cuBLAS is deterministic only with a workspace of its own, set before torch starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
 
     torch.set_num_threads(arguments.threads)

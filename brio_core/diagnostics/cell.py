@@ -1,6 +1,7 @@
 """Diagnostics of one trained cell, fold by fold."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ class FoldData:
         device, step = self.problem.device, max(1, GRAPHS_AT_ONCE // count)
 
         def make(part: Tensor) -> Features:
-            return self.module.features(inputs(part))
+            return self._made(inputs(part))
 
         table = None
         if self.shared is not None:
@@ -108,9 +109,27 @@ class FoldData:
             else:
                 yield {name: value[part].flatten(0, 1) for name, value in table.items()}
 
+    def _made(self, inputs: dict[str, Tensor]) -> Features:
+        with self._as_trained():
+            return self.module.features(inputs)
+
     def _answers(self, verbs: tuple[str, ...], features: Iterator[Features]) -> tuple[Tensor, ...]:
-        parts = [[getattr(self.module, verb)(made) for verb in verbs] for made in features]
+        parts = []
+        for made in features:
+            with self._as_trained():
+                parts.append([getattr(self.module, verb)(made) for verb in verbs])
         return tuple(torch.cat(answers) for answers in zip(*parts))
+
+    @contextmanager
+    def _as_trained(self) -> Iterator[None]:
+        """The model multiplies as it did in training; what is measured of it is exact."""
+        before = torch.get_float32_matmul_precision()
+        exact = getattr(self.module.settings, "precision", "float32") == "float32"
+        torch.set_float32_matmul_precision("highest" if exact else "high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
     def can_shorten(self, fraction: float) -> bool:
         """Whether a part of every test scan is still long enough for the method."""
@@ -121,16 +140,14 @@ class FoldData:
     def shortened_logits(self, fraction: float, position: str) -> Tensor:
         """Logits of the test subjects when only a window of their scans is used."""
         scans = self.reestimates.scans
-        features = (
-            self.module.features(
-                shortened(
-                    self._inputs(rows), rows_of(scans.bold, rows), scans.frames[rows], fraction,
-                    position,
-                )
+        inputs = (
+            shortened(
+                self._inputs(rows), rows_of(scans.bold, rows), scans.frames[rows], fraction,
+                position,
             )
             for rows in torch.as_tensor(self.fold.test, device=self.problem.device).split(256)
         )  # fmt: skip
-        return self._answers(("logits",), features)[0]
+        return self._answers(("logits",), map(self._made, inputs))[0]
 
 
 def diagnose_fold(data: FoldData, settings: dict) -> dict[str, Records]:

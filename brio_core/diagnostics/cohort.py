@@ -23,6 +23,7 @@ from brio_core.results import Models, read_models, write_records
 from brio_core.sources import Scans
 from brio_core.splits import read_split
 from brio_core.stores import Rois
+from brio_core.training import make_deterministic
 
 
 def diagnose_cohort(
@@ -42,6 +43,8 @@ def diagnose_cohort(
     the first cell that it had not finished. ``memory`` is what the process may
     have, in bytes; with more of it features are kept for the next fold.
     """
+    # Not as an earlier job of the same process has left it.
+    make_deterministic(device, "float32")
     cohort, split = Cohort.load(cohort_dir), read_split(split_path)
     block_length = read_json(block_length_path, "split_checksum", "folds")
     folds = read_folds(cohort, split, block_length)

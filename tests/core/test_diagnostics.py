@@ -13,6 +13,7 @@ from synthetic import METHODS, make_cohort, make_problem
 
 from brio_core.connectivity import fisher_z_connectivity
 from brio_core.diagnostics import (
+    cell,
     discordance_rate,
     mismatch_rates,
     predictive_variation,
@@ -203,6 +204,36 @@ def test_features_that_folds_share_give_the_answers_that_their_own_would(name, b
         torch.testing.assert_close(*answers)
     # Full scans and re-estimates by the second alone, unless there was no room to share.
     assert len(calls) == (2 if budget else 4)
+
+
+@pytest.mark.parametrize("precision, expected", [("tf32", "high"), ("float32", "highest")])
+def test_models_multiply_as_in_training_and_measurements_exactly(precision, expected, monkeypatch):
+    cohort, table = make_cohort(n_sites=5, per_class=3)
+    problem, _ = make_problem("gcn", cohort, table, precision=precision)
+    seen: dict[str, set] = {}
+
+    def noting(place, name):
+        real = getattr(place, name)
+
+        def noted(*words):
+            seen.setdefault(name, set()).add(torch.get_float32_matmul_precision())
+            return real(*words)
+
+        monkeypatch.setattr(place, name, noted)
+
+    for name in ("features", "represent", "logits"):
+        noting(problem.method, name)
+    for place, name in ((cell, "site_discrepancy"), (Reestimates, "fc"), (cell, "shortened")):
+        noting(place, name)
+    module, fold = problem.module(problem.folds[0]).eval(), problem.folds[0]
+    torch.set_float32_matmul_precision("highest")
+    diagnose_fold(
+        FoldData(module, problem, fold, Reestimates(Scans(cohort, problem.device, 0), 2)), SETTINGS
+    )
+    for name in ("features", "represent", "logits"):
+        assert seen.pop(name) == {expected}
+    assert set(seen) == {"site_discrepancy", "fc", "shortened"}
+    assert set.union(*seen.values()) == {"highest"}
 
 
 def test_reestimates_that_are_kept_are_those_that_are_made_anew():
