@@ -1,6 +1,6 @@
 """How far apart the source sites are in the representation, class by class."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -33,13 +33,12 @@ def site_discrepancy(
         A site that lacks a class is left out of that class's pairs.
     """
     points = functional.normalize(representation, dim=-1)
-    distance = squared_distances(points, points)
-    members = [
-        [torch.nonzero((site == one) & (label == side)).flatten() for one in site.unique()]
-        for side in (0, 1)
-    ]
+    sites = site.unique()
     total = points.new_zeros(())
-    for groups in members:
+    for side in (0, 1):
+        here = label == side
+        distance = squared_distances(points[here], points[here])
+        groups = [torch.nonzero(site[here] == one).flatten() for one in sites]
         groups = [group for group in groups if len(group)]
         crossed = list(combinations(groups, 2))
         # Nothing is reweighted by pair, so a site's self-transport is needed only once.
@@ -47,8 +46,7 @@ def site_discrepancy(
         total = total + _sum_of_transports(distance, crossed, epsilon, iterations)
         selves = _sum_of_transports(distance, own, epsilon, iterations, symmetric=True)
         total = total - selves * (len(groups) - 1) / 2
-    n_sites = len(members[0])
-    return total / (n_sites * (n_sites - 1))
+    return total / (len(sites) * (len(sites) - 1))
 
 
 def _sum_of_transports(
@@ -61,8 +59,7 @@ def _sum_of_transports(
     """OT_epsilon summed over pairs of groups, which are rows of ``distance``."""
     total = distance.new_zeros(())
     for batch in _batches(pairs, SAME_SIZE[distance.device.type]):
-        one, other = ([group for group in side] for side in zip(*batch))
-        (rows, row_mass), (columns, column_mass) = _padded(one), _padded(other)
+        (rows, row_mass), (columns, column_mass) = map(_padded, zip(*batch))
         cost = distance[rows[:, :, None], columns[:, None, :]]
         values = padded_transport(
             cost, row_mass.to(cost), column_mass.to(cost), epsilon, iterations, symmetric
@@ -84,7 +81,7 @@ def _batches(pairs: list[tuple[Tensor, Tensor]], base: int) -> Iterator[list]:
         yield from (alike[start : start + step] for start in range(0, len(alike), step))
 
 
-def _padded(groups: list[Tensor]) -> tuple[Tensor, Tensor]:
+def _padded(groups: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Members (B, n) and logarithms of their masses; what pads a smaller group has none."""
     rows = torch.nn.utils.rnn.pad_sequence(groups, batch_first=True)
     sizes = torch.tensor([len(group) for group in groups], device=rows.device)[:, None]
