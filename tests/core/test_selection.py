@@ -12,7 +12,7 @@ from brio_core import training
 from brio_core.cell import _fold_records
 from brio_core.evaluation import auc
 from brio_core.gradient import GradientFit
-from brio_core.results import write_history
+from brio_core.results import predict_rows, write_history
 from brio_core.selection import ValidationAuc
 
 
@@ -54,6 +54,28 @@ def test_validation_subjects_of_unequal_folds_are_scored_once_and_without_much_p
     for scored, count in zip(seen, counts):
         assert (scored[:count] == 1).all()
     assert seen.max() == 1 and seen.sum() < 1.5 * sum(counts)
+
+
+@pytest.mark.parametrize("name", ["gcn", "linear-correlation"])
+def test_history_has_the_auc_of_every_validation_site(name, tmp_path):
+    problem, _ = make_problem(name, epochs=3) if name == "gcn" else make_problem(name)
+    for fold, result in zip(problem.folds, train_all(problem, tmp_path)):
+        assert result.name == fold.name and len(fold.validation_groups) == 2
+        for epoch in result.history:
+            sites = [epoch[f"validation_auc_{number}"] for number in (1, 2)]
+            assert epoch["validation_auc"] == pytest.approx(np.mean(sites), abs=1e-12)
+        # Those of the epoch that was kept are what the kept model gives, site by site.
+        kept = result.history[result.selected_epoch - 1]
+        module = problem.restored(fold, result.state, result.chosen)
+        for number, rows in enumerate(fold.validation_groups, start=1):
+            logits = predict_rows(module, problem.inputs, rows)
+            found = auc(problem.label[rows], logits)
+            assert kept[f"validation_auc_{number}"] == pytest.approx(found, abs=1e-9)
+
+
+def test_a_single_validation_group_is_listed_once():
+    measure = ValidationAuc([[np.arange(6)]], np.array([0, 1] * 3), "cpu")
+    assert measure.columns == []
 
 
 def test_ties_go_to_the_earliest_eligible_epoch(tmp_path):

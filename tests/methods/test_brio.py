@@ -212,3 +212,15 @@ def test_permuting_subjects_changes_nothing_beyond_rounding():
 def test_bad_settings_are_named(overrides, words):
     with pytest.raises(BrioError, match=words):
         settings_of("brio", **overrides)
+
+
+def test_scales_of_the_first_embeddings_and_queries():
+    """The same draws, stretched; nothing else of the first model changes."""
+    usual, wide = (
+        make_problem("brio", roi_scale=scale, query_scale=scale)[0] for scale in (0.5, 2.0)
+    )
+    one, other = (problem.module(problem.folds[0]).state_dict() for problem in (usual, wide))
+    stretched = {"encoder.roi_embedding", "assignment.queries"}
+    assert stretched <= one.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(other[name], 4 * value if name in stretched else value)

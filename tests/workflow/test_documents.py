@@ -94,6 +94,11 @@ def test_a_document_of_a_real_run(tmp_path):
     text = (lab.results / "documents/tiny.md").read_text()
     assert f"AUC {100 * auc:.1f}, the paper 70.9." in text
     assert "(tiny/tiny.png)" in text and (lab.results / "documents/tiny/tiny.png").exists()
+    done = lab.snakemake("document", "--cores", "2", "--config", "untrained=skip")
+    assert done.returncode == 0, done.stdout
+    again = (lab.results / "documents/tiny.md").read_text()
+    assert "--config untrained=skip" in again.splitlines()[0], "how the page was made"
+    assert again.splitlines()[1:] == text.splitlines()[1:], "nothing was missing"
     page.write_text("{{ value tiny linear-correlation auk }}\n")
     done = lab.snakemake("document", "--cores", "2")
     assert done.returncode == 1 and "unknown column 'auk'" in done.stdout
