@@ -1,4 +1,4 @@
-"""All diagnostics of the trained cells of one cohort and protocol."""
+"""All diagnostics of a trained cell."""
 
 import argparse
 import os
@@ -13,9 +13,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
     parser.add_argument("--block-length", type=Path, required=True)
-    parser.add_argument(
-        "--runs", type=Path, nargs="+", required=True, metavar="DIR", help="run folders"
-    )
+    parser.add_argument("--run", type=Path, required=True, metavar="DIR", help="its folder")
     parser.add_argument(
         "--settings", type=json_argument, required=True,
         help="JSON: 'diagnostics' of the configuration",
@@ -35,14 +33,14 @@ def main(words: Sequence[str] | None = None) -> None:
     import torch
 
     torch.set_num_threads(arguments.threads)
-    from brio_core.diagnostics.cohort import diagnose_cohort
+    from brio_core.diagnostics.cell import diagnose_cell
     from brio_core.training import choose_device
 
-    diagnose_cohort(
+    diagnose_cell(
         arguments.cohort_dir,
         arguments.split,
         arguments.block_length,
-        arguments.runs,
+        arguments.run,
         arguments.settings,
         choose_device(arguments.device, allow_cpu=True),
         arguments.out_dir,

@@ -9,12 +9,12 @@ from typing import Any
 from brio_core.errors import BrioError
 from brio_core.files import read_json
 from brio_core.inputs import input_checksums
+from brio_core.reporting.diagnostics import ABOUT
 from brio_core.reporting.results import PREDICTION_COLUMNS, read_history, read_meta, read_table
 from brio_core.splits import read_split
 
 RUN_FILES = ("predictions.csv", "history.csv", "meta.json")
-DIAGNOSTICS = ("cells.csv", "rois.csv", "variants.json", "meta.json")
-ABOUT = ("method", "label", "group", "settings")
+DIAGNOSTICS = ("cells.csv", "rois.csv", "meta.json")
 
 
 def check_cell(wanted: Namespace, same_inputs: bool = True) -> None:
@@ -44,28 +44,25 @@ def check_cell(wanted: Namespace, same_inputs: bool = True) -> None:
 
 def check_diagnostics(wanted: Namespace, same_inputs: bool = True) -> None:
     """Raise unless ``wanted.out_dir`` holds what diagnose.py writes for these arguments."""
-    from brio_core.diagnostics.cohort import stored_auc
+    from brio_core.diagnostics.cell import CELL, stored_auc
 
     folder = wanted.out_dir
     _require(folder, DIAGNOSTICS)
     split = read_split(wanted.split)
-    expected = {"settings": wanted.settings, "split_checksum": split["checksum"]}
+    cell = read_meta(wanted.run)
+    expected = {key: cell[key] for key in CELL}
+    expected |= {"diagnostics": wanted.settings, "split_checksum": split["checksum"]}
     expected |= _made_of(wanted, same_inputs)
     _compare(folder, read_json(folder / "meta.json", *expected), expected)
-    metas = [read_meta(run) for run in wanted.runs]
-    about = {meta["variant"]: {key: meta[key] for key in ABOUT} for meta in metas}
-    if read_json(folder / "variants.json") != about:
-        raise BrioError(f"{folder}/variants.json is not about the cells that are asked for")
-    # The scores of the predictions stand in the diagnostics: these must be of the same cells.
-    tested = {
-        (meta["variant"], str(meta["seed"]), fold): f"{auc:.9g}"
-        for run, meta in zip(wanted.runs, metas)
-        for fold, auc in stored_auc(run / "predictions.csv").items()
-    }
-    cells = read_table(folder / "cells.csv", ("variant", "seed", "fold", "test_auc"))
-    keys = zip(cells["variant"], cells["seed"], cells["fold"])
-    if dict(zip(keys, cells["test_auc"])) != tested:
-        raise BrioError(f"{folder}/cells.csv was made of other cells than those that are there")
+    # The scores of the predictions stand in the diagnostics: these must be of the same cell.
+    tested = stored_auc(wanted.run / "predictions.csv")
+    tested = [
+        (cell["variant"], str(cell["seed"]), fold, f"{auc:.9g}") for fold, auc in tested.items()
+    ]
+    columns = ("variant", "seed", "fold", "test_auc")
+    found = read_table(folder / "cells.csv", columns)[list(columns)]
+    if sorted(found.itertuples(index=False, name=None)) != sorted(tested):
+        raise BrioError(f"{folder}/cells.csv was made of another cell than the one that is there")
     for path in folder.glob("*.csv"):
         read_table(path)
 

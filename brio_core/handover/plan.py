@@ -92,7 +92,7 @@ class Plan:
         if job.program == "train":
             check_cell(wanted, same_inputs)
         else:
-            wanted.runs = [where.get(run, run) for run in wanted.runs]
+            wanted.run = where.get(wanted.run, wanted.run)
             check_diagnostics(wanted, same_inputs)
 
     def is_finished(self, job: Job, root: Path, programs: Mapping[str, ModuleType]) -> bool:
@@ -162,13 +162,12 @@ def prepare(jobs_file: Path, programs: Mapping[str, ModuleType], folder: Path) -
 
 
 def _seconds(done: Iterable[Job], results: Path) -> dict[str, float]:
-    """What cells have taken where they were trained, for the time of those to come."""
+    """What jobs have taken where they were done, for the time of those to come."""
     longest: dict[str, float] = {}
     for job in done:
-        if job.program == "train":
-            meta = read_json(results / job.folder / "meta.json")
-            if not (job.gpu and meta["device"].startswith("CPU")):
-                longest[job.kind] = max(meta["seconds"], longest.get(job.kind, 0.0))
+        meta = read_json(results / job.folder / "meta.json")
+        if not (job.gpu and meta["device"].upper().startswith("CPU")):
+            longest[job.kind] = max(meta["seconds"], longest.get(job.kind, 0.0))
     return longest
 
 

@@ -154,12 +154,15 @@ def _record(plan: Plan, jobs: Sequence[Job], directory: Path, staging: Path) -> 
 
 def _tell_missing_models(left: Sequence[Job], results: Path) -> None:
     undone = {job.folder for job in left}
-    for job in left:
-        cells = {str(Path(name).parent) for name in job.inputs if Path(name).name == MODELS}
-        missing = [cell for cell in cells - undone if not (results / cell / MODELS).exists()]
-        if missing:
-            print(
-                f"{job.folder} needs models of {len(missing)} cells that were not brought back; "
-                "make it on the other machine too, or bring them with 'pack --models', else "
-                "Snakemake trains these cells again"
-            )
+    needed = {name for job in left for name in job.inputs if Path(name).name == MODELS}
+    missing = [
+        name
+        for name in needed
+        if str(Path(name).parent) not in undone and not (results / name).exists()
+    ]
+    if missing:
+        print(
+            f"diagnostics need models of {len(missing)} cells that were not brought back; make "
+            "them on the other machine too, or bring the models with 'pack --models', else "
+            "Snakemake trains these cells again"
+        )

@@ -1,4 +1,4 @@
-"""Read what ``diagnose`` has written about the cells of a cohort and protocol."""
+"""Read what ``diagnose`` has written about cells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,39 +19,38 @@ NUMBERS = {
     "penalties": ("class", "penalty", "relevance_penalty"),
 }
 
+ABOUT = ("method", "label", "group", "settings")
+
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """The folder of one cohort and protocol, whose names are the last parts of its path."""
+    """Those of all cells of a cohort and protocol."""
 
-    folder: Path
-
-    @property
-    def cohort(self) -> str:
-        return self.folder.parent.name
-
-    @property
-    def protocol(self) -> str:
-        return self.folder.name
+    cohort: str
+    protocol: str
+    cells: dict[Path, dict]
+    """meta.json of every folder."""
 
     @cached_property
     def variants(self) -> dict[str, dict]:
         """Method, label, group and settings of every variant, in the order of the paper."""
-        found = read_json(self.folder / "variants.json")
+        found = {meta["variant"]: {key: meta[key] for key in ABOUT} for meta in self.cells.values()}
         table = pd.DataFrame([{"variant": key} | value for key, value in found.items()])
         return {key: found[key] for key in in_paper_order(table)["variant"]}
 
     @cached_property
     def rois(self) -> pd.DataFrame:
         """Names, centroids (NaN where unknown) and hemispheres of the regions."""
-        return read_table(self.folder / "rois.csv", ("name", "hemisphere"), ("roi", "x", "y", "z"))
+        path = next(iter(self.cells)) / "rois.csv"
+        return read_table(path, ("name", "hemisphere"), ("roi", "x", "y", "z"))
 
     def table(self, name: str) -> pd.DataFrame:
         """One row per fold and more, with ``variant`` and ``seed``; empty if it fits no method."""
-        path = self.folder / f"{name}.csv"
-        if not path.exists():
+        paths = [path for folder in self.cells if (path := folder / f"{name}.csv").exists()]
+        if not paths:
             return pd.DataFrame(columns=["variant", "seed", "fold", *NUMBERS[name]])
-        return read_table(path, ("variant", "seed", "fold"), NUMBERS[name])
+        parts = [read_table(path, ("variant", "seed", "fold"), NUMBERS[name]) for path in paths]
+        return pd.concat(parts, ignore_index=True)
 
     def label(self, variant: str) -> str:
         return self.variants[variant]["label"]
@@ -66,9 +65,9 @@ class Diagnostics:
 
 
 def read_diagnostics(folders: Sequence[str]) -> list[Diagnostics]:
-    """Folders that ``scripts/diagnose.py`` has filled."""
-    found = [Diagnostics(Path(folder)) for folder in folders]
-    for one in found:
-        # A wrong folder is noticed here, by its name.
-        one.variants  # noqa: B018
-    return found
+    """Folders of cells that ``scripts/diagnose.py`` has filled, by cohort and protocol."""
+    found: dict[tuple[str, str], dict[Path, dict]] = {}
+    for folder in map(Path, folders):
+        meta = read_json(folder / "meta.json", "cohort", "protocol", "variant", *ABOUT)
+        found.setdefault((meta["cohort"], meta["protocol"]), {})[folder] = meta
+    return [Diagnostics(*pair, cells) for pair, cells in found.items()]

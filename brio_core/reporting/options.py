@@ -12,7 +12,7 @@ INPUTS = {
     "summaries": ("CSV", "summaries of experiments"),
     "sites": ("CSV", "scores per fold"),
     "runs": ("DIR", "run folders"),
-    "diagnostics": ("DIR", "folders of diagnostics, one per cohort"),
+    "diagnostics": ("DIR", "folders of diagnostics, one per cell"),
     "block-lengths": ("JSON", "block lengths of the folds"),
     "inclusion": ("TSV", "inclusion.tsv of every cohort"),
     "participants": ("TSV", "participants.tsv of every cohort"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 from itertools import combinations
 
@@ -13,13 +14,13 @@ from synthetic import METHODS, make_cohort, make_problem
 
 from brio_core.connectivity import fisher_z_connectivity
 from brio_core.diagnostics import (
-    cell,
     discordance_rate,
     mismatch_rates,
     predictive_variation,
     site_discrepancy,
 )
-from brio_core.diagnostics.cell import FoldData, diagnose_fold
+from brio_core.diagnostics import fold as folds
+from brio_core.diagnostics.fold import FoldData, diagnose_fold
 from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.diagnostics.scan_length import shortened, window
 from brio_core.diagnostics.shared_features import SharedFeatures
@@ -223,7 +224,7 @@ def test_models_multiply_as_in_training_and_measurements_exactly(precision, expe
 
     for name in ("features", "represent", "logits"):
         noting(problem.method, name)
-    for place, name in ((cell, "site_discrepancy"), (Reestimates, "fc"), (cell, "shortened")):
+    for place, name in ((folds, "site_discrepancy"), (Reestimates, "fc"), (folds, "shortened")):
         noting(place, name)
     module, fold = problem.module(problem.folds[0]).eval(), problem.folds[0]
     torch.set_float32_matmul_precision("highest")
@@ -261,7 +262,7 @@ def test_resampled_series_have_the_reestimated_connectivity():
 def test_diagnose_and_predict_from_the_command_line(trained_demo_cell, run_script, tmp_path):
     folder, files = trained_demo_cell
     done = run_script(
-        "diagnose", *files, "--runs", folder, "--settings", json.dumps(SETTINGS),
+        "diagnose", *files, "--run", folder, "--settings", json.dumps(SETTINGS),
         "--out-dir", tmp_path / "diagnostics",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -273,8 +274,9 @@ def test_diagnose_and_predict_from_the_command_line(trained_demo_cell, run_scrip
         rows = [r for r in stored if r["fold"] == record["fold"] and r["split"] == "test"]
         found = auc(np.array([int(r["label"]) for r in rows]), [float(r["logit"]) for r in rows])
         assert float(record["test_auc"]) == pytest.approx(found)
-    variants = json.loads((tmp_path / "diagnostics/variants.json").read_text())
-    assert variants["linear-correlation"]["label"] == "Linear"
+    meta = json.loads((tmp_path / "diagnostics/meta.json").read_text())
+    assert (meta["variant"], meta["label"]) == ("linear-correlation", "Linear")
+    assert meta["diagnostics"] == SETTINGS and meta["device"] == "cpu" and meta["seconds"] > 0
     rois = list(csv.DictReader((tmp_path / "diagnostics/rois.csv").open()))
     assert len(rois) == 24 and rois[0]["hemisphere"] == "L"
 
@@ -288,6 +290,22 @@ def test_diagnose_and_predict_from_the_command_line(trained_demo_cell, run_scrip
         assert float(new[row["subject"]][f"logit_{row['fold']}"]) == pytest.approx(
             float(row["logit"]), abs=1e-4
         )
+
+
+def test_a_cell_of_other_folds_is_named_and_nothing_is_written(
+    trained_demo_cell, run_script, tmp_path
+):
+    folder, files = trained_demo_cell
+    run = shutil.copytree(folder, tmp_path / "run")
+    meta = json.loads((run / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps(meta | {"split_checksum": "other"}))
+    done = run_script(
+        "diagnose", *files, "--run", run, "--settings", json.dumps(SETTINGS),
+        "--out-dir", tmp_path / "diagnostics",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"error: {run} was trained on other folds than" in done.stderr
+    assert not (tmp_path / "diagnostics").exists()
 
 
 def test_unknown_numbers_are_empty_cells(tmp_path):

@@ -13,8 +13,8 @@ from brio_core.diagnostics import (
     roi_profile,
     variational_form,
 )
-from brio_core.diagnostics.cell import FoldData, diagnose_fold
 from brio_core.diagnostics.factor_retention import factor_scores
+from brio_core.diagnostics.fold import FoldData, diagnose_fold
 from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.evaluation import auc
 from brio_core.gradient import GradientFit

@@ -36,21 +36,19 @@ def train_job(variant, seed=0, **overrides):
     }  # fmt: skip
 
 
-def diagnose_job(cells):
-    folder, code = "diagnostics/main/toy/loso", program_version("diagnose", ["gcn"])
+def diagnose_job(cell):
+    """What the workflow writes for the diagnostics of a cell."""
+    folder = cell["folder"].replace("runs", "diagnostics", 1)
+    code = program_version("diagnose", ["gcn"])
     settings = {"reestimates": 2, "epsilon": 0.1, "retention_draws": 2, "scan_fractions": [0.5]}
     words = [
-        *cells[0]["words"][:6], "--runs", *(f"results/{cell['folder']}" for cell in cells),
+        *cell["words"][:6], "--run", f"results/{cell['folder']}",
         "--settings", json.dumps(settings), "--code", code, "--out-dir", f"results/{folder}",
     ]  # fmt: skip
-    runs = [
-        f"{cell['folder']}/{name}"
-        for cell in cells
-        for name in ("meta.json", "models.pt", "predictions.csv")
-    ]
+    run = [f"{cell['folder']}/{name}" for name in ("meta.json", "models.pt", "predictions.csv")]
     return {
         "folder": folder, "program": "diagnose", "words": words, "code": code, "methods": ["gcn"],
-        "gpu": True, "inputs": [*cells[0]["inputs"], *runs], "outputs": [folder],
+        "gpu": True, "inputs": [*cell["inputs"], *run], "outputs": [folder],
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from brio_core.handover.plan import read_plan
 from brio_core.handover.work import Worker
 
 CELLS = [f"runs/toy/loso/{name}/seed-0" for name in ("gcn", "gcn-wide")]
-DIAGNOSTICS = "diagnostics/main/toy/loso"
+DIAGNOSTICS = "diagnostics/toy/loso/gcn/seed-0"
 
 
 def test_a_claim_excludes_others_and_is_not_renewed_in_its_call(tmp_path):

@@ -59,7 +59,7 @@ def test_two_processes_do_what_one_does(places, programs):
     code, out, err = work(folder, "--pack", "back.tar", "--models")
     assert code == 0, err
     names = [f"runs/toy/loso/{name}/seed-0" for name in ("gcn", "gcn-wide")]
-    assert finished(out) == sorted(["diagnostics/main/toy/loso", *names]), "each once"
+    assert finished(out) == sorted(["diagnostics/toy/loso/gcn/seed-0", *names]), "each once"
     assert re.findall(r"^(.*)back\.tar: ", out, re.MULTILINE) == [""], "packed once, by the parent"
     assert all(line.startswith(("[1] ", "[2] ")) for line in err.splitlines()), err
     alone = places / "there/results"

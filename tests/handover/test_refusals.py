@@ -72,10 +72,10 @@ def test_nothing_is_taken_while_snakemake_works(places, programs):
 
 
 def test_diagnostics_of_other_cells(places, programs):
-    folder = places / "there/results/diagnostics/main/toy/loso"
+    folder = places / "there/results/diagnostics/toy/loso/gcn/seed-0"
     text = (folder / "cells.csv").read_text()
-    (folder / "cells.csv").write_text(text.replace("gcn-wide,0,site0", "gcn-wide,0,site9"))
-    with pytest.raises(BrioError, match=r"cells\.csv was made of other cells"):
+    (folder / "cells.csv").write_text(text.replace("gcn,0,site0", "gcn,0,site9"))
+    with pytest.raises(BrioError, match=r"cells\.csv was made of another cell"):
         take(pack_as_it_is(places, [folder]), programs)
     assert not runs_at(places)
 

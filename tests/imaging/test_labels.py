@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from brio_core.diagnostics.cohort import roi_records
+from brio_core.diagnostics.cell import roi_records
 from brio_core.errors import BrioError
 from brio_core.imaging.labels import read_labels
 from brio_core.imaging.sources import open_source
@@ -200,11 +200,12 @@ def test_profile_table_of_a_numbered_cohort_shows_names(tmp_path, run_cohort):
     rois = read_series(tmp_path / "out" / "series.h5").rois
     assert rois.names == tuple(named.values()) and rois.hemispheres[:2] == ("L", "R")
 
-    folder = write_diagnostics(tmp_path, "lab")
-    write_records(folder / "rois.csv", roi_records(rois))
+    folders = write_diagnostics(tmp_path, "lab")
+    for folder in folders:
+        write_records(folder / "rois.csv", roi_records(rois))
     prefix = tmp_path / "profile"
     done = run_program(
-        "roi_table", "--diagnostics", folder, "--experiment", '{"title": "T", "caption": "C"}',
+        "roi_table", "--diagnostics", *folders, "--experiment", '{"title": "T", "caption": "C"}',
         "--planned", json.dumps({"settings": [["lab", "loso"]]}), "--out-prefix", prefix,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

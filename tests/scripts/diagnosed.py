@@ -1,4 +1,4 @@
-"""Stand-in diagnostics: what ``diagnose`` writes about the cells of a cohort."""
+"""Stand-in diagnostics: what ``diagnose`` writes about cells."""
 
 import json
 from pathlib import Path
@@ -24,15 +24,14 @@ DIAGNOSED = {
 
 def write_diagnostics(
     root: Path, cohort_name: str = "demo", diagnosed: dict = DIAGNOSED, sites=SITES, placed=True
-) -> Path:
-    """Write the folder of one cohort: lower site discrepancy is not lower variation."""
+) -> list[Path]:
+    """Write the folders of a cohort's cells: lower site discrepancy is not lower variation."""
     generator = np.random.default_rng(5)
-    folder = root / "diagnostics" / "diagnostics" / cohort_name / "loso"
-    tables: dict[str, list[dict]] = {}
+    tables: dict[str, dict[str, list[dict]]] = {variant: {} for variant in diagnosed}
 
     def add(table: str, variant: str, fold: str, **values) -> None:
         where = {"variant": variant, "seed": 0, "fold": fold}
-        tables.setdefault(table, []).append(where | values)
+        tables[variant].setdefault(table, []).append(where | values)
 
     for number, variant in enumerate(diagnosed):
         for site in sites:
@@ -59,19 +58,21 @@ def write_diagnostics(
                     )
             if variant == "brio":
                 _add_factors(add, generator, site, sites)
-    folder.mkdir(parents=True)
-    for name, records in tables.items():
-        _write_csv(folder / f"{name}.csv", records)
     where = generator.normal(0, 30, (24, 3)) if placed else np.full((24, 3), np.nan)
     rois = [
         {"roi": i, "name": f"Region {i}", **dict(zip("xyz", place)), "hemisphere": "L"}
         for i, place in enumerate(where)
     ]
-    _write_csv(folder / "rois.csv", rois)
-    keys = ("method", "label", "group", "settings")
-    variants = {name: dict(zip(keys, about)) for name, about in diagnosed.items()}
-    (folder / "variants.json").write_text(json.dumps(variants))
-    return folder
+    folders = []
+    for variant, about in diagnosed.items():
+        folders.append(root / f"diagnostics/{cohort_name}/loso/{variant}/seed-0")
+        folders[-1].mkdir(parents=True)
+        for name, records in (tables[variant] | {"rois": rois}).items():
+            _write_csv(folders[-1] / f"{name}.csv", records)
+        meta = {"cohort": cohort_name, "protocol": "loso", "variant": variant, "seed": 0}
+        meta |= dict(zip(("method", "label", "group", "settings"), about))
+        (folders[-1] / "meta.json").write_text(json.dumps(meta))
+    return folders
 
 
 def _add_factors(add, generator, site, sites) -> None:

@@ -14,13 +14,13 @@ HEADING = json.dumps({"title": "Title", "caption": "Caption."})
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folders(tmp_path_factory):
     return write_diagnostics(tmp_path_factory.mktemp("results"))
 
 
-def make(program, folder, prefix):
+def make(program, folders, prefix):
     done = run_program(
-        program, "--diagnostics", folder, "--experiment", HEADING, "--planned", PLANNED,
+        program, "--diagnostics", *folders, "--experiment", HEADING, "--planned", PLANNED,
         "--datasets", json.dumps({"demo": DATASET}), "--out-prefix", prefix,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -31,15 +31,16 @@ def make(program, folder, prefix):
     return read(prefix.with_suffix(".csv")), table
 
 
-def read(path):
-    with open(path, newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+def read(*paths):
+    return [row for path in paths for row in csv.DictReader(path.open(encoding="utf-8"))]
 
 
-def test_scan_length_equals_a_recomputation(folder, tmp_path):
-    rows, table = make("scan_length_table", folder, tmp_path / "table")
-    whole = {(r["variant"], r["fold"]): float(r["test_auc"]) for r in read(folder / "cells.csv")}
-    cut = read(folder / "scan-length.csv")
+def test_scan_length_equals_a_recomputation(folders, tmp_path):
+    rows, table = make("scan_length_table", folders, tmp_path / "table")
+    cells, cut = (
+        read(*(one / f"{name}.csv" for one in folders)) for name in ("cells", "scan-length")
+    )
+    whole = {(r["variant"], r["fold"]): float(r["test_auc"]) for r in cells}
     for row in rows:
         folds = sorted({fold for variant, fold in whole if variant == row["variant"]})
         changes = []
@@ -58,10 +59,11 @@ def test_scan_length_equals_a_recomputation(folder, tmp_path):
     assert table["columns"] == ["Method", "Whole scan", "75 %", "50 %"]
 
 
-def test_roi_profiles_are_averaged_over_models(folder, tmp_path):
-    rows, table = make("roi_table", folder, tmp_path / "table")
+def test_roi_profiles_are_averaged_over_models(folders, tmp_path):
+    rows, table = make("roi_table", folders, tmp_path / "table")
     scores = {}
-    for row in read(folder / "profiles.csv"):
+    (brio,) = [one for one in folders if one.parent.name == "brio"]
+    for row in read(brio / "profiles.csv"):
         scores.setdefault(int(row["roi"]), []).append(float(row["score"]))
     means = {roi: np.mean(values) for roi, values in scores.items()}
     assert [int(row["roi"]) for row in rows] == sorted(means, key=means.get, reverse=True)
@@ -77,16 +79,16 @@ def test_roi_profiles_are_averaged_over_models(folder, tmp_path):
 
 
 def test_a_method_that_needs_long_scans_has_gaps(tmp_path):
-    folder = write_diagnostics(tmp_path)
-    path = folder / "scan-length.csv"
+    folders = write_diagnostics(tmp_path)
+    (gcn,) = [one for one in folders if one.parent.name == "gcn"]
+    path = gcn / "scan-length.csv"
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text(
-        "".join(line for line in lines if not line.startswith("gcn") or ",0.75," in line)
-    )
-    rows, table = make("scan_length_table", folder, tmp_path / "table")
+    path.write_text("".join(line for line in lines if ",0.5," not in line))
+    rows, table = make("scan_length_table", folders, tmp_path / "table")
     assert [row["fraction"] for row in rows if row["variant"] == "gcn"] == ["1.0", "0.75"]
     shown = next(row for row in table["rows"] if row["cells"][0]["text"] == "GCN")
     assert shown["cells"][3]["text"] == "–"
-    path.unlink()
-    rows, _ = make("scan_length_table", folder, tmp_path / "table")
+    for one in folders:
+        (one / "scan-length.csv").unlink()
+    rows, _ = make("scan_length_table", folders, tmp_path / "table")
     assert {row["fraction"] for row in rows} == {"1.0"}, "no method could read shorter scans"

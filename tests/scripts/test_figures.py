@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from brio_core.reporting.diagnostics import Diagnostics
+from brio_core.reporting.diagnostics import read_diagnostics
 from tests.scripts.diagnosed import DIAGNOSED, write_diagnostics
 from tests.scripts.standins import (
     DATASET,
@@ -77,7 +77,7 @@ def summarise(root, cohort):
 def inputs(root, name):
     summaries = ["--summaries", root / "loso.csv", root / "id.csv"]
     cohort = root / "cohorts/demo"
-    diagnostics = ["--diagnostics", *sorted(root.glob("diagnostics/diagnostics/*/loso"))]
+    diagnostics = ["--diagnostics", *sorted(root.glob("diagnostics/*/loso/*/seed-0"))]
     sweep = [
         "--summaries",
         *sorted(root.glob("sweep/*.csv")),
@@ -89,7 +89,7 @@ def inputs(root, name):
         "cohort": ["--inclusion", cohort / "inclusion.tsv",
                    "--participants", cohort / "participants.tsv"],
         "training": ["--runs", *sorted(root.glob("runs/demo/*/*/seed-0"))],
-        "diagnostics": diagnostics[:2],
+        "diagnostics": diagnostics[: 1 + len(DIAGNOSED)],
         "propositions": diagnostics,
         "roi_profile": diagnostics,
         "scan_length": diagnostics,
@@ -145,7 +145,7 @@ def test_alternative_text_holds_the_numbers(results, tmp_path):
 
 def test_diagnostics_of_methods_without_factors(tmp_path):
     """Without BRIO the scatter is still drawn; figures about factors say what is missing."""
-    folder = write_diagnostics(tmp_path, diagnosed={"gcn": DIAGNOSED["gcn"]})
+    (folder,) = write_diagnostics(tmp_path, diagnosed={"gcn": DIAGNOSED["gcn"]})
     _, png = draw_with(["--diagnostics", folder], "diagnostics", tmp_path / "figure")
     with pytest.importorskip("PIL.Image").open(png) as picture:
         assert "BRIO was not run" in picture.text["Comment"]
@@ -169,8 +169,8 @@ def test_a_folder_without_diagnostics_is_named(tmp_path):
 def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_path):
     """Spearman's rho, discordant pairs, mismatches and retention, counted again from the files."""
     stats = pytest.importorskip("scipy.stats")
-    folder = results / "diagnostics/diagnostics/demo/loso"
-    rows = list(csv.DictReader((folder / "cells.csv").open()))
+    folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
+    rows = [row for one in folders for row in csv.DictReader((one / "cells.csv").open())]
     shown = [r for r in rows if r["variant"] in ("gcn", "brio", "brio-wo-qg-lambda0")]
     x, y = ([float(r[k]) for r in shown] for k in ("site_discrepancy", "predictive_variation"))
     wrong = total = 0
@@ -186,7 +186,7 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
     mismatch = (x_all < np.median(x_all)) & (y_all > np.median(y_all))
     kept = [float(r["validation_auc"]) >= plain[r["fold"]] - 0.02 for r in swept]
     own = np.array([r["variant"] == "brio" for r in swept])
-    _, png = draw_with(["--diagnostics", folder], "diagnostics", tmp_path / "figure")
+    _, png = draw_with(["--diagnostics", *folders], "diagnostics", tmp_path / "figure")
     with pytest.importorskip("PIL.Image").open(png) as picture:
         text = picture.text["Comment"]
     rho = stats.spearmanr(x, y).statistic
@@ -200,13 +200,13 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
 def test_matched_setting_is_chosen_by_validation_among_positive_strengths(results):
     from brio_core.reporting.figures.diagnostics import matched
 
-    folder = results / "diagnostics/diagnostics/demo/loso"
-    rows = list(csv.DictReader((folder / "cells.csv").open()))
+    folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
+    rows = [row for one in folders for row in csv.DictReader((one / "cells.csv").open())]
     means = {
         name: np.mean([float(r["validation_auc"]) for r in rows if r["variant"] == name])
         for name in ("brio-wo-qg-lambda0.3", "brio-wo-qg-lambda1")
     }
-    assert matched(Diagnostics(folder)) == max(means, key=means.get)
+    assert matched(*read_diagnostics(folders)) == max(means, key=means.get)
 
 
 def test_a_sweep_changes_one_setting_at_a_time():

@@ -50,7 +50,7 @@ def test_demo_ends_in_a_page_and_a_report(demo):
 
 
 def test_diagnostics_of_trained_models_keep_their_promises(demo):
-    folder = demo / "results" / "diagnostics" / "diagnostics" / "demo" / "loso"
+    folder = demo / "results" / "diagnostics" / "demo" / "loso" / "brio" / "seed-0"
     with open(folder / "contrasts.csv", newline="") as stream:
         contrasts = list(csv.DictReader(stream))
     for row in contrasts:

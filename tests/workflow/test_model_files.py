@@ -16,7 +16,7 @@ def test_dropped_models_cost_nothing_later(project):
     results = project.folder / "results"
     assert list(results.glob("runs/**/predictions.csv"))
     assert not list(results.glob("runs/**/models.pt"))
-    assert (results / "diagnostics/diagnostics/demo/loso/cells.csv").exists()
+    assert (results / "diagnostics/demo/loso/brio/seed-0/cells.csv").exists()
     assert "Nothing to be done" in project.snakemake(*words).stdout
     assert project.plan("--config", "model_files=drop") == set()
 

@@ -7,7 +7,7 @@ import pytest
 from workflow.lib.cells import Cell, experiment_cells
 from workflow.lib.configuration import load
 from workflow.lib.files import ConfigurationError
-from workflow.lib.outputs import output_names
+from workflow.lib.outputs import item_cells, output_names
 from workflow.lib.paths import Paths
 
 WORDS = {"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0, 1],
@@ -43,13 +43,16 @@ def test_cells_without_results_are_left_out_and_stay_planned(tmp_path):
 
 def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
     finish(tmp_path, "loso", "brio", 0)
-    folder = tmp_path / "diagnostics/diagnostics/demo/loso"
+    folder = tmp_path / "diagnostics/demo/loso/brio/seed-0"
     folder.mkdir(parents=True)
     words = {**WORDS, "results": str(tmp_path), "untrained": "skip"}
     assert "diagnostics" not in load(words).settings["experiments"]
     (folder / "meta.json").write_text(json.dumps({}))
     finish(tmp_path, "loso", "brio-wo-rs", 0)
-    assert "diagnostics" in load(words).settings["experiments"]
+    found = load(words)
+    assert "diagnostics" in found.settings["experiments"]
+    shown = item_cells(found, "figures", "diagnostics-demo")
+    assert [cell.variant for cell in shown] == ["brio"], "the other cell is not diagnosed yet"
 
 
 def test_nothing_at_all_is_said(tmp_path):

@@ -95,18 +95,6 @@ def _seeds(
 
 
 @lru_cache
-def diagnosed_cells(
-    configuration: "Configuration", experiment: str, cohort: str, protocol: str
-) -> tuple[Cell, ...]:
-    """The cells of an experiment whose models the diagnostics can look at."""
-    return tuple(
-        cell
-        for cell in experiment_cells(configuration, experiment)
-        if cell[:2] == (cohort, protocol) and configuration.method_of(cell.variant)["diagnose"]
-    )
-
-
-@lru_cache
 def summary_cells(
     configuration: "Configuration", experiment: str, cohort: str, protocol: str
 ) -> tuple[Cell, ...]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from snakemake.utils import format as format_command
 
-from workflow.lib.cells import Cell, diagnosed_cells, experiment_cells, experiment_settings
-from workflow.lib.outputs import PROGRAMS, output_inputs, output_names
+from workflow.lib.cells import Cell, experiment_cells, experiment_settings
+from workflow.lib.outputs import PROGRAMS, item_cells, output_names, takes_diagnostics
 
 if TYPE_CHECKING:
     from workflow.lib.configuration import Configuration
@@ -42,18 +42,28 @@ def trained_cells(configuration: "Configuration") -> list[Cell]:
     return sorted(dict.fromkeys(cells), key=lambda cell: cell.seed)
 
 
+def diagnosed_cells(configuration: "Configuration") -> list[Cell]:
+    """Cells whose diagnostics some table or figure shows."""
+    cells = [
+        cell
+        for kind in PROGRAMS
+        for name in output_names(configuration, kind, _active(configuration))
+        if takes_diagnostics(configuration, kind, name)
+        for cell in item_cells(configuration, kind, name)
+    ]
+    return sorted(dict.fromkeys(cells), key=lambda cell: cell.seed)
+
+
 def write_jobs(workflow, configuration: "Configuration", paths: "Paths") -> None:
     """Write what the rules would run; the program that makes the plan leaves out what is done."""
     jobs = [
-        _record(
-            workflow, "train", f"{paths.run(cell)}/predictions.csv", [cell], configuration, paths
-        )
+        _record(workflow, "train", f"{paths.run(cell)}/predictions.csv", cell, configuration, paths)
         for cell in trained_cells(configuration)
     ]
-    for folder in _diagnostics(configuration, paths):
-        experiment, cohort, protocol = Path(folder).parts[-3:]
-        cells = diagnosed_cells(configuration, experiment, cohort, protocol)
-        jobs.append(_record(workflow, "diagnose", folder, cells, configuration, paths))
+    jobs += [
+        _record(workflow, "diagnose", paths.diagnostics(cell), cell, configuration, paths)
+        for cell in diagnosed_cells(configuration)
+    ]
     content = {"results": paths.results, "config": configuration.settings, "jobs": jobs}
     path = Path(paths.handover) / "jobs.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,18 +76,7 @@ def _active(configuration: "Configuration") -> tuple[str, ...]:
     return tuple(configuration.settings["experiments"])
 
 
-def _diagnostics(configuration: "Configuration", paths: "Paths") -> list[str]:
-    """Folders of the diagnostics that some table or figure shows."""
-    folders = [
-        folder
-        for kind in PROGRAMS
-        for name in output_names(configuration, kind, _active(configuration))
-        for folder in output_inputs(configuration, paths, kind, name).get("diagnostics", [])
-    ]
-    return list(dict.fromkeys(folders))
-
-
-def _record(workflow, rule: str, target: str, cells, configuration, paths) -> dict:
+def _record(workflow, rule: str, target: str, cell: Cell, configuration, paths) -> dict:
     """A job as Snakemake itself would run it: the rule is the only place that knows its command."""
     job = workflow.async_run(workflow.dag.new_job(workflow.get_rule(rule), targetfile=target))
     # Only jobs that are about to run can tell their command themselves.
@@ -85,7 +84,7 @@ def _record(workflow, rule: str, target: str, cells, configuration, paths) -> di
     values = workflow.globals | {name: getattr(job, name) for name in names}
     words = shlex.split(format_command(job.rule.shellcmd, **values))
     start = next(at for at, word in enumerate(words) if word.endswith(f"/scripts/{rule}.py")) + 1
-    methods = {configuration.variants[cell.variant][0] for cell in cells}
+    method = configuration.variants[cell.variant][0]
 
     def below(files) -> list[str]:
         return [str(file).removeprefix(f"{paths.results}/") for file in files]
@@ -97,8 +96,8 @@ def _record(workflow, rule: str, target: str, cells, configuration, paths) -> di
         # Every command ends with '> log 2>&1'.
         "words": words[start:-3],
         "code": job.params.code,
-        "methods": sorted(methods),
-        "gpu": any(configuration.methods[method]["gpu"] for method in methods),
+        "methods": [method],
+        "gpu": configuration.methods[method]["gpu"],
         "inputs": below(job.input),
         "outputs": below(job.output),
     }

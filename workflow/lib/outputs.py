@@ -90,27 +90,32 @@ def _entries(configuration: "Configuration", experiment: str, kind: str) -> Iter
             yield {**entry, "name": name, "title": title, "cohorts": [cohort]}
 
 
+def takes_diagnostics(configuration: "Configuration", kind: str, name: str) -> bool:
+    """Whether a table or figure shows diagnostics of cells."""
+    return "diagnostics" in PROGRAMS[kind][item(configuration, kind, name)["program"]]
+
+
 @lru_cache
 def item_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Cell, ...]:
     """The cells that a table or figure is made of."""
     entry = item(configuration, kind, name)
     cells = _shown(entry, experiment_cells(configuration, entry["experiment"]))
-    if "diagnostics" in PROGRAMS[kind][entry["program"]]:
+    if takes_diagnostics(configuration, kind, name):
         return tuple(
             cell
             for cell in cells
             if configuration.method_of(cell.variant)["diagnose"]
-            and not _undiagnosed(configuration, entry["experiment"], cell)
+            and not _undiagnosed(configuration, cell)
         )
     return cells
 
 
-def _undiagnosed(configuration: "Configuration", experiment: str, cell: Cell) -> bool:
+def _undiagnosed(configuration: "Configuration", cell: Cell) -> bool:
     """Whether diagnostics would have to be made, where only what there is shall be shown."""
     if configuration.settings["untrained"] == "train":
         return False
     paths = Paths(configuration.settings["results"])
-    return not Path(paths.diagnostics(experiment, cell.cohort, cell.protocol), "meta.json").exists()
+    return not Path(paths.diagnostics(cell), "meta.json").exists()
 
 
 @lru_cache
@@ -158,7 +163,7 @@ def output_inputs(
         "profiles": [paths.cohort(cohort, "site_profile.tsv") for cohort in cohorts],
         "block_lengths": [paths.block_length(*pair) for pair in settings],
         "runs": [paths.run(cell) for cell in cells],
-        "diagnostics": [paths.diagnostics(experiment, *pair) for pair in settings],
+        "diagnostics": [paths.diagnostics(cell) for cell in cells],
         "summaries": [paths.summary(experiment, *pair) for pair in settings],
         "sites": [paths.summary(experiment, *pair, sites=True) for pair in settings],
     }

@@ -27,11 +27,11 @@ class Paths:
 
     def run(self, cell: Cell) -> str:
         """The folder of a trained cell."""
-        return f"{self.results}/runs/{cell.cohort}/{cell.protocol}/{cell.variant}/seed-{cell.seed}"
+        return f"{self.results}/runs/{_folder(cell)}"
 
-    def diagnostics(self, experiment: str, cohort: str, protocol: str) -> str:
-        """The folder with the diagnostics of an experiment's cells."""
-        return f"{self.results}/diagnostics/{experiment}/{cohort}/{protocol}"
+    def diagnostics(self, cell: Cell) -> str:
+        """The folder with the diagnostics of a cell, whichever experiment asks for them."""
+        return f"{self.results}/diagnostics/{_folder(cell)}"
 
     def summary(self, experiment: str, cohort: str, protocol: str, sites: bool = False) -> str:
         """The summary of an experiment's cells: one row per variant, or per variant and site."""
@@ -60,3 +60,7 @@ class Paths:
     def run_config(self) -> str:
         """The resolved configuration."""
         return f"{self.results}/run_config.yaml"
+
+
+def _folder(cell: Cell) -> str:
+    return f"{cell.cohort}/{cell.protocol}/{cell.variant}/seed-{cell.seed}"

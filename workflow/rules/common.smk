@@ -10,7 +10,6 @@ from brio_core.code_version import code_version, program_version
 from brio_core.errors import BrioError
 from workflow.lib.cells import (
     Cell,
-    diagnosed_cells,
     experiment_cells,
     experiment_settings,
     foreign_cells,
@@ -100,33 +99,9 @@ def kept_models(path):
     return temp(path) if CONFIG.settings["model_files"] == "drop" else path
 
 
-def diagnosed_runs(wildcards):
-    return diagnosed_cells(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
-
-
-def diagnosed_files(name):
-    """One file of every run that is diagnosed."""
-    return lambda wildcards: [f"{PATHS.run(cell)}/{name}" for cell in diagnosed_runs(wildcards)]
-
-
-def diagnosed_on(wildcards):
-    """The device of the diagnostics: that of the cells, if one of them uses a GPU."""
-    uses_gpu = any(CONFIG.method_of(cell.variant)["gpu"] for cell in diagnosed_runs(wildcards))
-    return CONFIG.settings["device"] if uses_gpu else "cpu"
-
-
-def diagnosed_methods(wildcards):
-    return {CONFIG.variants[cell.variant][0] for cell in diagnosed_runs(wildcards)}
-
-
-def diagnosed_code(wildcards):
-    """The script and the files of all methods that are diagnosed."""
-    return program_version("diagnose", diagnosed_methods(wildcards))
-
-
-def method_code(wildcards):
+def method_code(program):
     """The script and the files of the cell's method, which is imported by name."""
-    return program_version("train", [CONFIG.variants[wildcards.variant][0]])
+    return lambda wildcards: program_version(program, [CONFIG.variants[wildcards.variant][0]])
 
 
 def adopted(wildcards):

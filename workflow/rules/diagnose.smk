@@ -1,4 +1,3 @@
-# One job for all cells of an experiment: starting torch costs more than most diagnostics.
 rule diagnose:
     input:
         participants="<results>/cohorts/{cohort}/participants.tsv",
@@ -6,30 +5,30 @@ rule diagnose:
         fc="<results>/cohorts/{cohort}/fc.h5",
         split="<results>/splits/{cohort}/{protocol}.json",
         block_length="<results>/blocklength/{cohort}/{protocol}.json",
-        meta=diagnosed_files("meta.json"),
-        models=diagnosed_files("models.pt"),
-        predictions=diagnosed_files("predictions.csv"),
+        meta="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/meta.json",
+        models="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/models.pt",
+        predictions="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/predictions.csv",
     output:
-        folder=directory("<results>/diagnostics/{experiment}/{cohort}/{protocol}"),
+        folder=directory("<results>/diagnostics/{cohort}/{protocol}/{variant}/seed-{seed}"),
     log:
-        "<logs>/diagnose/{experiment}/{cohort}/{protocol}.log",
+        "<logs>/diagnose/{cohort}/{protocol}/{variant}/seed-{seed}.log",
     benchmark:
-        "<benchmarks>/diagnose/{experiment}/{cohort}/{protocol}.tsv"
+        "<benchmarks>/diagnose/{cohort}/{protocol}/{variant}/seed-{seed}.tsv"
     conda:
         "../../envs/train.yaml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 12000 * attempt,
-        runtime=lambda wildcards, attempt: 240 * attempt,
-        gpu=lambda wildcards: 0 if diagnosed_on(wildcards) == "cpu" else 1,
-        device=diagnosed_on,
+        runtime=lambda wildcards, attempt: 120 * attempt,
+        gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
+        device=trains_on,
     params:
         cohort_dir=subpath(input.fc, parent=True),
-        runs=lambda wildcards: [PATHS.run(cell) for cell in diagnosed_runs(wildcards)],
+        run=subpath(input.meta, parent=True),
         settings=as_json(CONFIG.settings["diagnostics"]),
-        code=diagnosed_code,
+        code=method_code("diagnose"),
     shell:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
-        " --block-length {input.block_length:q} --runs {params.runs:q}"
+        " --block-length {input.block_length:q} --run {params.run:q}"
         " --settings {params.settings:q} --code {params.code} --threads {threads}"
         " --memory-mb {resources.mem_mb} --device {resources.device} --out-dir {output.folder:q} > {log:q} 2>&1"

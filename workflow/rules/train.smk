@@ -31,7 +31,7 @@ rule train:
         cohort_dir=subpath(input.fc, parent=True),
         out_dir=subpath(output.meta, parent=True),
         method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
-        code=method_code,
+        code=method_code("train"),
     shell:
         "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --variant {wildcards.variant:q}"
