@@ -3,8 +3,11 @@
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
+import numpy as np
+import pandas as pd
 from matplotlib.colors import to_rgb
 
 from brio_core.files import atomic
@@ -12,6 +15,7 @@ from brio_core.reporting.results import GROUPS, METHODS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -132,3 +136,22 @@ def save(
         with atomic(f"{prefix}.{kind}") as temporary:
             temporary.write_bytes(drawn.getbuffer())
     plt.close(figure)
+
+
+def corner_text(axis: Axes, text: str, points: Sequence[pd.DataFrame], **style: Any) -> None:
+    """Write two short lines where they hide fewest points; the first of ``points`` matter most."""
+    # What is asked for is up to date afterwards, and so are the coordinates.
+    axis.get_xlim(), axis.get_ylim()
+    size = (0.42, 0.2)
+    to_axes = axis.transData + axis.transAxes.inverted()
+    places = [to_axes.transform(one.to_numpy(float)) for one in points]
+
+    def hidden(corner: tuple[float, float]) -> list[int]:
+        inside = [np.abs(place - corner) < size for place in places]
+        return [int(one.all(1).sum()) for one in inside]
+
+    x, y = min([(1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0)], key=hidden)
+    axis.text(
+        abs(x - 0.02), abs(y - 0.02), text, transform=axis.transAxes,
+        ha="right" if x else "left", va="top" if y else "bottom", **style,
+    )  # fmt: skip

@@ -59,6 +59,40 @@ def test_scan_length_equals_a_recomputation(folders, tmp_path):
     assert table["columns"] == ["Method", "Whole scan", "75 %", "50 %"]
 
 
+def test_stability_equals_a_recomputation(folders, tmp_path):
+    """Rank correlations are over methods alone, of which two have the same numbers."""
+    more = write_diagnostics(tmp_path, diagnosed={
+        name: (name, name.upper(), "General GNNs", {}) for name in ("gat", "gin")
+    })  # fmt: skip
+    stats = pytest.importorskip("scipy.stats")
+    folders = [*folders, *more]
+    rows, table = make("stability_table", folders, tmp_path / "table")
+    means = {}
+    for folder in folders:
+        cells = read(folder / "cells.csv")
+        names = ("site_discrepancy", "predictive_variation", "test_auc")
+        means[folder.parent.name] = [np.mean([float(r[name]) for r in cells]) for name in names]
+    for row in rows:
+        found = [
+            float(row[key]) for key in ("site_discrepancy", "predictive_variation", "auc_mean")
+        ]
+        assert found == pytest.approx(means[row["variant"]])
+    methods = np.array([means[name] for name in ("gcn", "brio", "gat", "gin")])
+    for column, measure in enumerate(("discrepancy", "variation")):
+        expected = stats.spearmanr(methods[:, column], methods[:, 2]).statistic
+        low, value, high = (float(rows[0][f"{measure}_rho{end}"]) for end in ("_low", "", "_high"))
+        assert value == pytest.approx(expected) and -1 <= low <= value <= high <= 1
+    assert {row["methods"] for row in rows} == {"4"}
+    last = table["rows"][len(rows) + 1]["cells"]
+    assert last[0]["text"] == "Rank correlation with AUC, 4 methods"
+
+
+def test_few_methods_have_no_rank_correlation(folders, tmp_path):
+    rows, table = make("stability_table", folders, tmp_path / "table")
+    assert {row["methods"] for row in rows} == {"2"} and "variation_rho" not in rows[0]
+    assert not any("Rank" in row["cells"][0]["text"] for row in table["rows"])
+
+
 def test_roi_profiles_are_averaged_over_models(folders, tmp_path):
     rows, table = make("roi_table", folders, tmp_path / "table")
     scores = {}

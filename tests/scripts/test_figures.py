@@ -209,6 +209,26 @@ def test_matched_setting_is_chosen_by_validation_among_positive_strengths(result
     assert matched(*read_diagnostics(folders)) == max(means, key=means.get)
 
 
+@pytest.mark.parametrize(
+    ("means", "runs", "corner"),
+    [
+        ([(0.5, 0.5)], [(0.5, 0.4)], ("right", "top")),
+        ([(1.0, 1.0)], [(0.1, 0.95)], ("right", "bottom")),
+        ([(1.0, 1.0), (0.0, 1.0)], [(0.9, 0.05)] * 9, ("left", "bottom")),
+    ],
+)
+def test_text_hides_the_fewest_points(means, runs, corner):
+    from brio_core.reporting import plotting
+
+    figure, axes = plotting.new_figure(3, 2, 1, 1)
+    axis = axes.flat[0]
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+    plotting.corner_text(axis, "words", [pd.DataFrame(means), pd.DataFrame(runs)])
+    (text,) = axis.texts
+    assert (text.get_ha(), text.get_va()) == corner
+    plotting.plt.close(figure)
+
+
 def test_a_sweep_changes_one_setting_at_a_time():
     from brio_core.reporting.figures.sensitivity import sweep
 

@@ -111,7 +111,7 @@ def test_published_settings_are_a_variant_of_every_method_that_has_them():
 def test_figures_about_brio_are_left_out_without_it():
     resolved = configuration(methods=["gcn"], experiments=["main"])
     assert output_names(resolved, "figures", ("diagnostics",)) == ["diagnostics-demo"]
-    assert output_names(resolved, "tables", ("diagnostics",)) == ["scan-length"]
+    assert output_names(resolved, "tables", ("diagnostics",)) == ["stability", "scan-length"]
 
 
 def test_the_paper_is_complete():

@@ -27,6 +27,7 @@ PROGRAMS = {
         "checkpoint_table": ("summaries", "runs"),
         "roi_table": ("diagnostics",),
         "scan_length_table": ("diagnostics",),
+        "stability_table": ("diagnostics",),
     },
     "figures": {
         "ablations": ("summaries", "runs"),
@@ -63,6 +64,7 @@ TABLE_WORDS = {
     "checkpoint_table": ("experiment", "planned"),
     "roi_table": ("experiment", "planned"),
     "scan_length_table": ("experiment", "planned"),
+    "stability_table": ("experiment", "planned"),
 }
 
 

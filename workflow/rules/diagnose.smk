@@ -19,7 +19,7 @@ rule diagnose:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 12000 * attempt,
-        runtime=lambda wildcards, attempt: 120 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
         gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
         device=trains_on,
     params:

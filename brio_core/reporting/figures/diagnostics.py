@@ -80,8 +80,8 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
     rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
     text = f"Spearman's ρ = {rho}\ndiscordant pairs: {100 * discordant:.0f} %"
     ground = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.5}
-    axis.text(0.98, 0.98, text, transform=axis.transAxes, ha="right", va="top", fontsize=7,
-              bbox=ground, zorder=4)  # fmt: skip
+    means = runs.groupby("variant")[[X, Y]].mean()
+    plotting.corner_text(axis, text, [means, runs[[X, Y]]], fontsize=7, bbox=ground, zorder=4)
     return f"{text.replace(chr(10), ', ')} over {len(runs)} runs."
 
 

@@ -1,0 +1,103 @@
+"""What goes with a high AUC: sites that agree, or predictions that hold under re-estimation?"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from brio_core.reporting.diagnostics import Diagnostics
+from brio_core.reporting.results import cohort_title, protocol_title
+from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table, percent
+from brio_core.site_statistics import resampled_sites
+
+MEASURES = {"discrepancy": "site_discrepancy", "variation": "predictive_variation"}
+
+
+def stability_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
+    """One row per cohort and variant: means over held-out sites, each averaged over seeds.
+
+    ``{measure}_rho`` is Spearman's rank correlation of these means with AUC over the ``methods``
+    of a cohort, the same in all its rows; variants of a method do not count. Its interval is that
+    of a bootstrap of sites.
+    """
+    rows = []
+    for one in found:
+        sites = one.table("cells").groupby(["variant", "fold"])[[*MEASURES.values(), "test_auc"]]
+        sites = sites.mean()
+        means = sites.groupby("variant").mean()
+        together = _correlations(one, sites)
+        for variant, about in one.variants.items():
+            mean = means.loc[variant]
+            rows.append({
+                "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
+                "label": about["label"], "group": about["group"],
+                "folds": len(sites.loc[variant]), **mean[list(MEASURES.values())],
+                "auc_mean": mean["test_auc"], **together,
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _correlations(one: Diagnostics, sites: pd.DataFrame) -> dict[str, float]:
+    methods = [variant for variant, about in one.variants.items() if variant == about["method"]]
+    found: dict[str, float] = {"methods": len(methods)}
+    if len(methods) < 3:
+        return found
+    # Method x site, for sites at which all methods were tested.
+    tables = {name: sites[name].unstack().loc[methods].dropna(axis=1) for name in sites}
+    auc = tables.pop("test_auc").to_numpy()
+    draws = resampled_sites(auc.shape[1], (one.cohort, one.protocol))
+    for measure, column in MEASURES.items():
+        values = tables[column].to_numpy()
+        again = [spearman(values[:, rows].mean(1), auc[:, rows].mean(1)) for rows in draws]
+        low, high = np.quantile(again, [0.025, 0.975])
+        name = f"{measure}_rho"
+        found |= {name: spearman(values.mean(1), auc.mean(1)), f"{name}_low": low}
+        found[f"{name}_high"] = high
+    return found
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's rank correlation, ties with their mean rank."""
+    return float(pd.Series(first).rank().corr(pd.Series(second).rank()))
+
+
+def stability_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:
+    """Both measures beside the AUC on unseen sites, and their rank correlations with it."""
+    lines = []
+    for cohort, protocol in map(tuple, planned["settings"]):
+        name = f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}"
+        lines.append(Row((Cell(name),), heading=True))
+        own = rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)]
+        if own.empty:
+            lines.append(Row((Cell(NOT_RUN), *[Cell("–")] * 3)))
+            continue
+        for _, row in own.iterrows():
+            measures = [Cell(f"{row[column]:.3g}") for column in MEASURES.values()]
+            lines.append(Row((Cell(row["label"]), *measures, Cell(percent(row["auc_mean"])))))
+        first = own.iloc[0]
+        if "discrepancy_rho" in own and not pd.isna(first["discrepancy_rho"]):
+            label = f"Rank correlation with AUC, {first['methods']:.0f} methods"
+            lines.append(Row((Cell(label), *(_rho(first, one) for one in MEASURES), Cell(""))))
+    return Table(
+        title=experiment["title"],
+        caption=experiment["caption"],
+        columns=("Method", "Site discrepancy", "Predictive variation", "AUC"),
+        rows=tuple(lines),
+        notes=(
+            "Means over held-out sites. Site discrepancy: Sinkhorn divergence between training "
+            "sites, of representations before the classifier. Predictive variation: change of the "
+            "logit when connectivity is estimated again from other frames of the same scan, "
+            "relative to its spread between subjects. AUC in %, of the seeds that are diagnosed.",
+            "Rank correlation: Spearman's, over methods without their variants, with the 95 % "
+            "interval of a bootstrap of sites. It is about these methods, and says nothing about "
+            "what causes what.",
+        ),
+        section="diagnostics",
+    )
+
+
+def _rho(row: pd.Series, measure: str) -> Cell:
+    value, low, high = (
+        f"{row[f'{measure}_rho{end}']:.2f}".replace("-", "−") for end in ("", "_low", "_high")
+    )
+    return Cell(value, f"[{low}, {high}]")
