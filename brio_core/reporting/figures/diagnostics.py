@@ -131,9 +131,9 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
         if variant == chosen:
             axis.plot(x, y, "o", markersize=10, markerfacecolor="none", color=ink, zorder=3)
             name += " (matched)"
-        offset, side = ((-7, -11), "right") if variant == BRIO else ((6, 5), "left")
-        axis.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=ink,
-                      ha=side)  # fmt: skip
+        # To the right, where the axis is never in the way.
+        offset = (6, -11 if variant == BRIO else 5)
+        axis.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=ink)
     axis.grid()
     axis.margins(0.2)
     axis.set_xlim(left=max(0, axis.get_xlim()[0]))
