@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from brio_core.reporting.blocks import planned_blocks
 from brio_core.reporting.diagnostics import Diagnostics
-from brio_core.reporting.results import cohort_title, protocol_title
-from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table, percent
+from brio_core.reporting.tables import Cell, Table, percent
 
 BRIO = "brio"
 
@@ -47,7 +47,8 @@ def scan_length_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
                 change = (auc - whole[variant]).groupby("fold").mean()
                 rows.append({
                     "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
-                    "label": about["label"], "group": about["group"], "fraction": fraction,
+                    "method": about["method"], "label": about["label"], "group": about["group"],
+                    "fraction": fraction,
                     "folds": len(full), "auc_mean": full.mean() + change.mean(),
                     "change_mean": change.mean(), "change_se": change.sem(),
                 })  # fmt: skip
@@ -58,24 +59,17 @@ def scan_length_table(rows: pd.DataFrame, experiment: dict, planned: dict, datas
     """AUC of whole scans, and its change in percentage points for every fraction."""
     fractions = [value for value in rows["fraction"].unique() if value < 1]
     columns = ("Method", "Whole scan", *(f"{100 * value:.0f} %" for value in fractions))
-    lines = []
-    for cohort, protocol in map(tuple, planned["settings"]):
-        name = f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}"
-        lines.append(Row((Cell(name),), heading=True))
-        own = rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)]
-        if own.empty:
-            lines.append(Row((Cell(NOT_RUN), *[Cell("–")] * (len(columns) - 1))))
-        for label, part in own.groupby("label", sort=False):
-            part = part.set_index("fraction")
-            cells = [
-                _change(part.loc[one]) if one in part.index else Cell("–") for one in fractions
-            ]
-            lines.append(Row((Cell(label), Cell(percent(part.loc[1.0, "auc_mean"])), *cells)))
+
+    def cells(part: pd.DataFrame) -> list[Cell]:
+        part = part.set_index("fraction")
+        changes = (_change(part.loc[one]) if one in part.index else Cell("–") for one in fractions)
+        return [Cell(percent(part.loc[1.0, "auc_mean"])), *changes]
+
     return Table(
         title=experiment["title"],
         caption=experiment["caption"],
         columns=columns,
-        rows=tuple(lines),
+        rows=tuple(planned_blocks(rows, planned, datasets, columns, cells)),
         notes=(
             "AUC (%) on held-out sites with whole scans, and its change in percentage points when "
             "connectivity is estimated from a part of the frames, averaged over windows at the "

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from brio_core.reporting.blocks import planned_blocks
 from brio_core.reporting.diagnostics import Diagnostics
-from brio_core.reporting.results import cohort_title, protocol_title
-from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table, percent
+from brio_core.reporting.tables import Cell, Row, Table, percent
 from brio_core.site_statistics import resampled_sites
 
 MEASURES = {"discrepancy": "site_discrepancy", "variation": "predictive_variation"}
@@ -30,7 +30,7 @@ def stability_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
             mean = means.loc[variant]
             rows.append({
                 "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
-                "label": about["label"], "group": about["group"],
+                "method": about["method"], "label": about["label"], "group": about["group"],
                 "folds": len(sites.loc[variant]), **mean[list(MEASURES.values())],
                 "auc_mean": mean["test_auc"], **together,
             })  # fmt: skip
@@ -63,25 +63,12 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
 
 def stability_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:
     """Both measures beside the AUC on unseen sites, and their rank correlations with it."""
-    lines = []
-    for cohort, protocol in map(tuple, planned["settings"]):
-        name = f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}"
-        lines.append(Row((Cell(name),), heading=True))
-        own = rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)]
-        if own.empty:
-            lines.append(Row((Cell(NOT_RUN), *[Cell("–")] * 3)))
-            continue
-        for _, row in own.iterrows():
-            measures = [Cell(f"{row[column]:.3g}") for column in MEASURES.values()]
-            lines.append(Row((Cell(row["label"]), *measures, Cell(percent(row["auc_mean"])))))
-        first = own.iloc[0]
-        if "discrepancy_rho" in own and not pd.isna(first["discrepancy_rho"]):
-            label = f"Rank correlation with AUC, {first['methods']:.0f} methods"
-            lines.append(Row((Cell(label), *(_rho(first, one) for one in MEASURES), Cell(""))))
+    columns = ("Method", "Site discrepancy", "Predictive variation", "AUC")
+    lines = planned_blocks(rows, planned, datasets, columns, _cells, _together)
     return Table(
         title=experiment["title"],
         caption=experiment["caption"],
-        columns=("Method", "Site discrepancy", "Predictive variation", "AUC"),
+        columns=columns,
         rows=tuple(lines),
         notes=(
             "Means over held-out sites. Site discrepancy: Sinkhorn divergence between training "
@@ -94,6 +81,20 @@ def stability_table(rows: pd.DataFrame, experiment: dict, planned: dict, dataset
         ),
         section="diagnostics",
     )
+
+
+def _cells(part: pd.DataFrame) -> list[Cell]:
+    (row,) = part.to_dict("records")
+    measures = [Cell(f"{row[column]:.3g}") for column in MEASURES.values()]
+    return [*measures, Cell(percent(row["auc_mean"]))]
+
+
+def _together(own: pd.DataFrame) -> list[Row]:
+    first = own.iloc[0]
+    if pd.isna(first.get("discrepancy_rho")):
+        return []
+    label = f"Rank correlation with AUC, {first['methods']:.0f} methods"
+    return [Row((Cell(label), *(_rho(first, one) for one in MEASURES), Cell("")))]
 
 
 def _rho(row: pd.Series, measure: str) -> Cell:

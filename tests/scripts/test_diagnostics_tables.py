@@ -87,6 +87,18 @@ def test_stability_equals_a_recomputation(folders, tmp_path):
     assert last[0]["text"] == "Rank correlation with AUC, 4 methods"
 
 
+@pytest.mark.parametrize("program", ["stability_table", "scan_length_table"])
+def test_a_planned_method_that_was_not_run_says_so(folders, tmp_path, program, monkeypatch):
+    gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
+    planned = json.loads(PLANNED) | {"variants": [gat]}
+    monkeypatch.setitem(globals(), "PLANNED", json.dumps(planned))
+    _, table = make(program, folders, tmp_path / "table")
+    shown = [[cell["text"] for cell in row["cells"]] for row in table["rows"]]
+    names = [row[0] for row in shown]
+    assert shown[names.index("GAT")][1:3] == ["not run", "–"]
+    assert names.index("GCN") < names.index("GAT") < names.index("BRIO"), "in its place"
+
+
 def test_few_methods_have_no_rank_correlation(folders, tmp_path):
     rows, table = make("stability_table", folders, tmp_path / "table")
     assert {row["methods"] for row in rows} == {"2"} and "variation_rho" not in rows[0]

@@ -3,7 +3,7 @@
 from tests.workflow.test_configuration import configuration
 from workflow.lib.cells import experiment_cells
 from workflow.lib.documents import document_files
-from workflow.lib.outputs import item, item_cells, output_inputs, output_names
+from workflow.lib.outputs import item, item_cells, output_inputs, output_names, planned
 from workflow.lib.paths import Paths
 
 
@@ -87,6 +87,8 @@ def test_a_figure_per_cohort_shows_that_cohort():
     cells = item_cells(resolved, "figures", "diagnostics-srpbs-aal116")
     assert {cell.cohort for cell in cells} == {"srpbs-aal116"}
     assert "linear-confounds" not in {cell.variant for cell in cells}, "nothing to diagnose"
+    shown = {one["variant"] for one in planned(resolved, "tables", "stability")["variants"]}
+    assert "gcn" in shown and "linear-confounds" not in shown
     assert item(resolved, "figures", "diagnostics-srpbs-aal116")["title"].endswith(": SRPBS")
     inputs = output_inputs(resolved, Paths("results"), "figures", "diagnostics-srpbs-aal116")
     folders = inputs.pop("diagnostics")

@@ -103,13 +103,13 @@ def item_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Ce
     entry = item(configuration, kind, name)
     cells = _shown(entry, experiment_cells(configuration, entry["experiment"]))
     if takes_diagnostics(configuration, kind, name):
-        return tuple(
-            cell
-            for cell in cells
-            if configuration.method_of(cell.variant)["diagnose"]
-            and not _undiagnosed(configuration, cell)
-        )
+        cells = _diagnosable(configuration, cells)
+        return tuple(cell for cell in cells if not _undiagnosed(configuration, cell))
     return cells
+
+
+def _diagnosable(configuration: "Configuration", cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    return tuple(cell for cell in cells if configuration.method_of(cell.variant)["diagnose"])
 
 
 def _undiagnosed(configuration: "Configuration", cell: Cell) -> bool:
@@ -124,7 +124,9 @@ def _undiagnosed(configuration: "Configuration", cell: Cell) -> bool:
 def planned_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Cell, ...]:
     """The same with cells that are skipped, which a table shows as not run."""
     entry = item(configuration, kind, name)
-    return _shown(entry, wanted_cells(configuration, entry["experiment"]))
+    cells = _shown(entry, wanted_cells(configuration, entry["experiment"]))
+    takes = takes_diagnostics(configuration, kind, name)
+    return _diagnosable(configuration, cells) if takes else cells
 
 
 def _shown(entry: dict, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
