@@ -1,6 +1,7 @@
 """Work a plan off: job after job, within a given time, resuming what was begun."""
 
 import math
+import shutil
 import sys
 import time
 import traceback
@@ -183,21 +184,23 @@ class Worker:
         except FileNotFoundError:
             return None
 
-    def _finish(self, job: Job, seconds: float = 0.0) -> None:
+    def _finish(self, job: Job) -> None:
         del self._unfinished[job.folder]
-        self._note_time(job, seconds)
+        self._note_time(job)
 
-    def _note_time(self, job: Job, seconds: float = 0.0) -> None:
-        # The first job of a process waits for torch and the GPU; a cell's own time does not.
-        if job.program == "train":
-            seconds = read_json(self._root / job.folder / "meta.json")["seconds"]
-        if seconds:
-            self._seconds[job.kind] = max(seconds, self._seconds.get(job.kind, 0.0))
+    def _note_time(self, job: Job) -> None:
+        # The first job of a process waits for torch and the GPU; a job's own time does not.
+        seconds = read_json(self._root / job.folder / "meta.json")["seconds"]
+        self._seconds[job.kind] = max(seconds, self._seconds.get(job.kind, 0.0))
 
     def _run_one(self, job: Job, more: Sequence[str], deadline: float) -> None:
         words = [*self._plan.words(job, self._root), *more]
         begun = time.monotonic()
         like_a_new_process()
+        # As Snakemake does with a folder that a job makes: nothing older may stay in it.
+        for name in job.outputs:
+            if (self._root / name).is_dir():
+                shutil.rmtree(self._root / name)
         try:
             self._programs[job.program].main(words)
             self._plan.check(job, self._root, self._programs)
@@ -209,7 +212,7 @@ class Worker:
             self.claims.fail()
         else:
             seconds = time.monotonic() - begun
-            self._finish(job, seconds)
+            self._finish(job)
             self.look_again()
             left = len(self.waiting) - 1
             print(f"{job.folder}: {seconds:.1f} s, {left} jobs left", flush=True)

@@ -140,7 +140,7 @@ def save(
 
 def corner_text(axis: Axes, text: str, points: Sequence[pd.DataFrame], **style: Any) -> None:
     """Write two short lines where they hide fewest points; the first of ``points`` matter most."""
-    # What is asked for is up to date afterwards, and so are the coordinates.
+    # Limits, and with them the coordinates, are brought up to date when they are asked for.
     axis.get_xlim(), axis.get_ylim()
     size = (0.42, 0.2)
     to_axes = axis.transData + axis.transAxes.inverted()

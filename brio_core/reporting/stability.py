@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from brio_core.intervals import LEVEL
 from brio_core.reporting.blocks import planned_blocks
 from brio_core.reporting.diagnostics import Diagnostics
 from brio_core.reporting.tables import Cell, Row, Table, percent
@@ -48,17 +49,19 @@ def _correlations(one: Diagnostics, sites: pd.DataFrame) -> dict[str, float]:
     draws = resampled_sites(auc.shape[1], (one.cohort, one.protocol))
     for measure, column in MEASURES.items():
         values = tables[column].to_numpy()
-        again = [spearman(values[:, rows].mean(1), auc[:, rows].mean(1)) for rows in draws]
-        low, high = np.quantile(again, [0.025, 0.975])
+        (rho,) = spearman(values.mean(1)[:, None], auc.mean(1)[:, None])
+        again = spearman(values[:, draws].mean(2), auc[:, draws].mean(2))
+        low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         name = f"{measure}_rho"
-        found |= {name: spearman(values.mean(1), auc.mean(1)), f"{name}_low": low}
-        found[f"{name}_high"] = high
+        found |= {name: rho, f"{name}_low": low, f"{name}_high": high}
     return found
 
 
-def spearman(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's rank correlation, ties with their mean rank."""
-    return float(pd.Series(first).rank().corr(pd.Series(second).rank()))
+def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Spearman's rank correlation of every column (N, B) with the same of the other, (B,)."""
+    one, other = (pd.DataFrame(values).rank().to_numpy() for values in (first, second))
+    one, other = one - one.mean(0), other - other.mean(0)
+    return (one * other).sum(0) / np.sqrt((one**2).sum(0) * (other**2).sum(0))
 
 
 def stability_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:

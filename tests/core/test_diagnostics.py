@@ -1,8 +1,5 @@
 """Diagnostics against slow readings of their equations, and on trained toy cells."""
 
-import csv
-import json
-import shutil
 import sys
 from itertools import combinations
 
@@ -24,7 +21,6 @@ from brio_core.diagnostics.fold import FoldData, diagnose_fold
 from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.diagnostics.scan_length import shortened, window
 from brio_core.diagnostics.shared_features import SharedFeatures
-from brio_core.evaluation import auc
 from brio_core.methods.base import PathMethod
 from brio_core.results import write_records
 from brio_core.sources import Scans
@@ -257,55 +253,6 @@ def test_resampled_series_have_the_reestimated_connectivity():
         again = fisher_z_connectivity(series[index, :, :frames].double())
         torch.testing.assert_close(again.float(), fc[index], atol=1e-4, rtol=1e-4)
         assert (series[index, :, frames:] == 0).all()
-
-
-def test_diagnose_and_predict_from_the_command_line(trained_demo_cell, run_script, tmp_path):
-    folder, files = trained_demo_cell
-    done = run_script(
-        "diagnose", *files, "--run", folder, "--settings", json.dumps(SETTINGS),
-        "--out-dir", tmp_path / "diagnostics",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    records = list(csv.DictReader((tmp_path / "diagnostics/cells.csv").open()))
-    stored = list(csv.DictReader((folder / "predictions.csv").open()))
-    assert {record["fold"] for record in records} == {row["fold"] for row in stored}
-    assert all(float(record["site_discrepancy"]) > 0 for record in records)
-    for record in records:
-        rows = [r for r in stored if r["fold"] == record["fold"] and r["split"] == "test"]
-        found = auc(np.array([int(r["label"]) for r in rows]), [float(r["logit"]) for r in rows])
-        assert float(record["test_auc"]) == pytest.approx(found)
-    meta = json.loads((tmp_path / "diagnostics/meta.json").read_text())
-    assert (meta["variant"], meta["label"]) == ("linear-correlation", "Linear")
-    assert meta["diagnostics"] == SETTINGS and meta["device"] == "cpu" and meta["seconds"] > 0
-    rois = list(csv.DictReader((tmp_path / "diagnostics/rois.csv").open()))
-    assert len(rois) == 24 and rois[0]["hemisphere"] == "L"
-
-    cohort = files[files.index("--cohort-dir") + 1]
-    out = tmp_path / "new.csv"
-    done = run_script("predict", "--models", folder / "models.pt", "--series",
-                      cohort / "series.h5", "--out", out)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    new = {row["subject"]: row for row in csv.DictReader(out.open())}
-    for row in stored:
-        assert float(new[row["subject"]][f"logit_{row['fold']}"]) == pytest.approx(
-            float(row["logit"]), abs=1e-4
-        )
-
-
-def test_a_cell_of_other_folds_is_named_and_nothing_is_written(
-    trained_demo_cell, run_script, tmp_path
-):
-    folder, files = trained_demo_cell
-    run = shutil.copytree(folder, tmp_path / "run")
-    meta = json.loads((run / "meta.json").read_text())
-    (run / "meta.json").write_text(json.dumps(meta | {"split_checksum": "other"}))
-    done = run_script(
-        "diagnose", *files, "--run", run, "--settings", json.dumps(SETTINGS),
-        "--out-dir", tmp_path / "diagnostics",
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert f"error: {run} was trained on other folds than" in done.stderr
-    assert not (tmp_path / "diagnostics").exists()
 
 
 def test_unknown_numbers_are_empty_cells(tmp_path):

@@ -123,6 +123,15 @@ def test_diagnostics_of_older_cells_give_way_too(places, programs):
         assert (home / path).read_bytes() == (there / "results" / path).read_bytes()
 
 
+def test_nothing_of_earlier_diagnostics_stays(places, programs):
+    folder = places / "there/results" / DIAGNOSTICS
+    (folder / "meta.json").unlink()
+    (folder / "retention.csv").write_text("variant,seed,fold\nof,an,earlier\n")
+    worker = Worker(read_plan(places / "there/plan.json"), places / "there/results", programs)
+    worker.run(300, lambda job: [])
+    assert (folder / "meta.json").exists() and not (folder / "retention.csv").exists()
+
+
 def test_jobs_in_one_process_are_like_jobs_alone(worked, programs, tmp_path):
     job = read_plan(worked / "there/plan.json").jobs[1]
     wanted = programs["train"].parse(

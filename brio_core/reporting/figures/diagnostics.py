@@ -10,6 +10,7 @@ from brio_core.mismatch import discordance_rate, mismatch_rates
 from brio_core.reporting import plotting
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.results import cohort_title, protocol_title
+from brio_core.reporting.stability import spearman
 
 BRIO = "brio"
 TOLERANCE = 0.02
@@ -75,7 +76,7 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
                   markeredgecolor="white", markeredgewidth=0.8, zorder=3,
                   label=about["label"])  # fmt: skip
     _axes(axis, runs)
-    rho = runs[X].rank().corr(runs[Y].rank())
+    (rho,) = spearman(runs[[X]], runs[[Y]])
     discordant = discordance_rate(runs[X], runs[Y], list(zip(runs["fold"], runs["seed"])))
     rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
     text = f"Spearman's ρ = {rho}\ndiscordant pairs: {100 * discordant:.0f} %"
