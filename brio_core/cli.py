@@ -8,7 +8,9 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+from brio_core import interrupts
 from brio_core.errors import BrioError
+from brio_core.files import remove_temporary
 
 
 def run(main: Callable[[], None]) -> None:
@@ -16,13 +18,18 @@ def run(main: Callable[[], None]) -> None:
 
     Ctrl-C and SIGTERM unwind like errors do, so that no temporary file stays behind.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupts.listen()
     try:
-        main()
+        try:
+            main()
+            interrupts.ignore()
+        except Exception:
+            interrupts.heed()
+            raise
     except BrioError as error:
         _leave(f"error: {error}", 1)
     except KeyboardInterrupt as interrupt:
-        number = interrupt.args[0] if interrupt.args else signal.SIGINT
+        number = interrupt.args[0]
         _leave(f"stopped by {signal.Signals(number).name}", 128 + number)
     except Exception as error:
         traceback.print_exc()
@@ -33,13 +40,10 @@ def run(main: Callable[[], None]) -> None:
         )
 
 
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt(number)
-
-
 def _leave(text: str, code: int) -> NoReturn:
     sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
+    remove_temporary()
     # Without Python's clean-up: after a failed write HDF5's crashes.
     os._exit(code)
 

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from brio_core import interrupts
 from brio_core.errors import BrioError
+
+# What this process is writing just now.
+_temporary: set[Path] = set()
 
 
 @contextmanager
@@ -15,11 +19,14 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside ``path``; rename it on success, remove it on failure."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    _temporary.add(temporary)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
+        # What somebody took for an error, a damaged scan say, must not become part of a result.
+        interrupts.heed()
         os.replace(temporary, path)
         _remove(path.parent.glob(f".{glob.escape(path.name)}.*.partial"))
     except OSError as error:
@@ -28,6 +35,15 @@ def atomic(path: str | Path) -> Iterator[Path]:
         raise BrioError(f"{path} could not be written: {reason}") from error
     finally:
         _remove([temporary])
+        _temporary.discard(temporary)
+
+
+def remove_temporary() -> None:
+    """Delete what is half written, before a program ends that does not unwind to the end.
+
+    A signal between a block of ``with`` and its end leaves the end to Python's clean-up.
+    """
+    _remove(_temporary)
 
 
 def _remove(paths: Iterable[Path]) -> None:

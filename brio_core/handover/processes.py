@@ -6,7 +6,9 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, NoReturn
+from typing import IO
+
+from brio_core import interrupts
 
 # Longer than any clean-up takes; what hangs in a driver is killed then.
 PATIENCE = 60.0
@@ -72,13 +74,9 @@ def _pass_on(source: IO[str], target: IO[str], mark: str, speaking: threading.Lo
 @contextmanager
 def _hang_up_interrupts() -> Iterator[None]:
     """A lost terminal ends the others too, unless it is ignored (nohup)."""
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt(number)
-
     before = signal.getsignal(signal.SIGHUP)
     if before is signal.SIG_DFL:
-        signal.signal(signal.SIGHUP, interrupt)
+        signal.signal(signal.SIGHUP, interrupts.interrupt)
     try:
         yield
     finally:

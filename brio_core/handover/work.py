@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from uuid import uuid4
 
+from brio_core import interrupts
 from brio_core.errors import BrioError
 from brio_core.files import read_json
 from brio_core.handover.claims import Claims
@@ -205,6 +206,10 @@ class Worker:
             self._programs[job.program].main(words)
             self._plan.check(job, self._root, self._programs)
         except Exception as error:
+            interrupts.heed()
+            if time.monotonic() > deadline:
+                # A library may replace what the alarm raises by an error of its own.
+                raise TimeIsUp from error
             if not isinstance(error, BrioError):
                 traceback.print_exc()
             print(f"failed: {job.folder}: {error}", file=sys.stderr, flush=True)

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, two runs in one folder, and clocks that are wrong."""
 
 import os
+import random
 import shutil
 import signal
 import time
@@ -13,20 +14,23 @@ pytestmark = pytest.mark.faults
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", ["extract", "connect", "train-gcn", "figure"])
 def test_a_program_cleans_up(name, number, lab, stages):
-    stage = stages[name]
-    stage.remove_outputs(lab)
-    (lab.folder / stage.log).unlink()
-    # The program takes the place of the shell, so that the signal is its own.
-    process = stage.start(lab, "exec env")
-    stage.wait_until_it_writes(process, lab, 60)
-    os.kill(process.pid, number)
-    process.communicate(timeout=60)
-    said = (lab.folder / stage.log).read_text()
-    assert "Traceback" not in said, said
-    assert not [name for name in lab.leftovers() if name.endswith(".partial")]
-    if process.returncode:
-        assert process.returncode == 128 + number
-        assert said.splitlines()[-1] == f"stopped by {number.name}"
+    stage, generator = stages[name], random.Random(name)
+    # At once when it writes, soon after, and perhaps when it is done.
+    for longest in (0, 0.02, 0.2):
+        stage.remove_outputs(lab)
+        (lab.folder / stage.log).unlink()
+        # The program takes the place of the shell, so that the signal is its own.
+        process = stage.start(lab, "exec env")
+        stage.wait_until_it_writes(process, lab, 60)
+        time.sleep(generator.uniform(0, longest))
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        said = (lab.folder / stage.log).read_text()
+        assert "Traceback" not in said, said
+        assert not [name for name in lab.leftovers() if name.endswith(".partial")]
+        if process.returncode:
+            assert process.returncode == 128 + number, said
+            assert said.splitlines()[-1] == f"stopped by {number.name}"
     assert stage.run(lab)[0] == 0
 
 

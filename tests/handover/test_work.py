@@ -55,6 +55,26 @@ def test_the_alarm_rings_inside_a_job(machine, monkeypatch, capsys):
     assert "time is up" in capsys.readouterr().out
 
 
+def test_a_ring_that_a_library_takes_for_an_error(machine, monkeypatch, capsys):
+    """The job has not failed: the next call continues it."""
+
+    rung = []
+
+    def main(words):
+        try:
+            time.sleep(30)
+        except working.TimeIsUp:
+            rung.append(words)
+            raise TypeError("operation not defined") from None
+
+    worker = machine()
+    monkeypatch.setattr(worker._programs["train"], "main", main)
+    worker.run(3, lambda job: [])
+    assert rung and worker.failed == [] and len(worker.waiting) == 3
+    said = capsys.readouterr()
+    assert "seed-0 continues next time" in said.out and said.err == ""
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_ring_that_python_drops_is_repeated():
     """It drops what is raised while an object is deleted; cleaning up is not disturbed again."""
