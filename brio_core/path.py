@@ -7,7 +7,7 @@ from torch import Tensor
 
 from brio_core.methods.base import Features, PathMethod
 from brio_core.problem import Fold, Problem
-from brio_core.residence import rows_of
+from brio_core.residence import taken
 from brio_core.results import FoldResult
 from brio_core.selection import ValidationAuc
 from brio_core.threads import one_thread, spread
@@ -55,5 +55,5 @@ def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterato
     shared = problem.shared_features
     for rows in subjects.split(SUBJECTS_AT_ONCE):
         tables = problem.inputs if shared is None else shared
-        chosen = {name: rows_of(table, rows) for name, table in tables.items()}
+        chosen = taken(tables, rows)
         yield module.features(chosen) if shared is None else chosen

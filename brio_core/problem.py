@@ -13,7 +13,7 @@ from torch import Tensor
 from brio_core.cohort import Cohort, TrainRows, TrainView
 from brio_core.errors import BrioError
 from brio_core.methods.base import Features, Method, PathMethod, Settings, initialise
-from brio_core.residence import Table, half_of_free_memory, reside, rows_of
+from brio_core.residence import Table, half_of_free_memory, reside, tabulate, taken
 from brio_core.seeds import derive_seed
 from brio_core.sources import Scans, Sources
 
@@ -141,23 +141,12 @@ class Problem:
             return None
         n_rois, n_sites = self.cohort.fc.shape[-1], self.n_sites(self.folds[0])
         module = self.method(self.settings, n_rois, n_sites).to(self.device)
-        everybody = torch.arange(len(self.cohort.subjects), device=self.device)
-        kept: Features = {}
+
+        def make(rows: Tensor) -> Features:
+            return module.features(taken(self.inputs, rows))
+
         with torch.no_grad():
-            for rows in everybody.split(32):
-                taken = {name: rows_of(value, rows) for name, value in self.inputs.items()}
-                part = module.features(taken)
-                if not kept:
-                    size = sum(value[0].nbytes for value in part.values()) * len(everybody)
-                    if size > self.memory_budget:
-                        return None
-                    kept = {
-                        name: value.new_empty(len(everybody), *value.shape[1:])
-                        for name, value in part.items()
-                    }
-                for name, value in part.items():
-                    kept[name][rows] = value
-        return kept
+            return tabulate(make, len(self.cohort.subjects), 32, self.memory_budget, self.device)
 
     @cached_property
     def shared_statistics(self) -> dict[str, Features]:
@@ -177,15 +166,15 @@ class Problem:
         names, site = np.unique(self.cohort.site[fold.train], return_inverse=True)
         rows = torch.as_tensor(fold.train, device=self.device)
         if self.shared_features is None:
-            taken = {
+            chosen = {
                 name: TrainRows(table, rows) if name in SCANS else table[rows]
                 for name, table in self.inputs.items()
             }
         else:
             features = self.shared_features.items()
-            taken = {"features": {name: TrainRows(table, rows) for name, table in features}}
+            chosen = {"features": {name: TrainRows(table, rows) for name, table in features}}
         return TrainView(
-            **taken,
+            **chosen,
             shared=self.shared_statistics.get(fold.name, {}),
             site=torch.as_tensor(site, device=self.device),
             label=torch.as_tensor(self.label[fold.train], device=self.device),

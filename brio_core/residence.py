@@ -5,6 +5,7 @@ captured CUDA graph. On a CPU what does not fit is read from its file. Slower, t
 """
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -76,6 +77,32 @@ def reside(table: np.ndarray | RowTable, device: torch.device, budget: int) -> T
     return home
 
 
+def tabulate(
+    make: Callable[[Tensor], dict[str, Tensor]],
+    count: int,
+    step: int,
+    budget: int,
+    device: torch.device,
+) -> dict[str, Tensor] | None:
+    """Tables of what ``make`` finds for ``count`` subjects; None where they exceed ``budget``.
+
+    ``make`` is asked for ``step`` subjects at a time, and gives one row for each.
+    """
+    tables: dict[str, Tensor] = {}
+    for start in range(0, count, step):
+        made = make(torch.arange(start, min(start + step, count), device=device))
+        if not tables:
+            if sum(value[0].nbytes for value in made.values()) * count > budget:
+                return None
+            tables = {
+                name: value.new_empty(count, *value.shape[1:]) for name, value in made.items()
+            }
+        for name, value in made.items():
+            # A slice is copied; rows by number would be sorted first on a GPU.
+            tables[name][start : start + step] = value
+    return tables
+
+
 def rows_of(table: Table, index: Tensor) -> Tensor:
     """``table[index]`` on the device of the index, wherever the table lives."""
     if not isinstance(table, Tensor):
@@ -88,3 +115,8 @@ def rows_of(table: Table, index: Tensor) -> Tensor:
 
         return take(table, index.flatten()).unflatten(0, index.shape)
     return table[index.to(table.device)].to(index.device)
+
+
+def taken(tables: Mapping[str, Table], index: Tensor) -> dict[str, Tensor]:
+    """The same rows of several tables."""
+    return {name: rows_of(table, index) for name, table in tables.items()}

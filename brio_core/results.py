@@ -20,7 +20,7 @@ from brio_core.folds import FoldStack
 from brio_core.methods import registry
 from brio_core.methods.base import Method, Settings
 from brio_core.problem import Fold, Problem
-from brio_core.residence import rows_of
+from brio_core.residence import taken
 
 MODEL_FORMAT = "brio-models"
 MODEL_VERSION = 2
@@ -213,6 +213,6 @@ def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) ->
     parts = []
     device = next(itertools.chain(module.parameters(), module.buffers())).device
     for index in torch.as_tensor(rows, device=device).split(256):
-        chosen = {name: rows_of(value, index) for name, value in inputs.items()}
-        parts.append(module.logits(module.features(chosen)).double().cpu().numpy())
+        logits = module.logits(module.features(taken(inputs, index)))
+        parts.append(logits.double().cpu().numpy())
     return np.concatenate(parts) if parts else np.zeros(0)

@@ -25,7 +25,7 @@ from brio_core.resampling import (
     round_half_up,
     subject_keys,
 )
-from brio_core.residence import half_of_free_memory, reside, rows_of
+from brio_core.residence import half_of_free_memory, reside, rows_of, taken
 
 if TYPE_CHECKING:
     from brio_core.folds import FoldStack
@@ -124,7 +124,7 @@ class Sources:
 
     def inputs(self, rows: Tensor) -> dict[str, Tensor]:
         """What the method needs of the subjects in ``rows``."""
-        return {name: rows_of(value, rows) for name, value in self._problem.inputs.items()}
+        return taken(self._problem.inputs, rows)
 
     def reestimates(
         self, n_resamples: int, refresh: int | Tensor, scale: float, graphs: int
@@ -183,8 +183,7 @@ class FeatureStore:
             self._cache = self._fill(probe, count)
 
     def _compute(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
-        chosen = {name: rows_of(value, index) for name, value in self._inputs.items()}
-        return self._stack.call("features", chosen, folds=folds)
+        return self._stack.call("features", taken(self._inputs, index), folds=folds)
 
     def _fill(self, probe: dict[str, Tensor], count: int) -> dict[str, Tensor]:
         folds = 1 if self._shared else len(self._stack)
@@ -194,7 +193,7 @@ class FeatureStore:
         step = 32
         for start in range(0, count, step):
             rows = torch.arange(start, min(start + step, count), device=self._stack.device)
-            part = {name: rows_of(value, rows) for name, value in self._inputs.items()}
+            part = taken(self._inputs, rows)
             chosen = slice(1) if self._shared else None
             computed = self._stack.call("features", part, shared=True, folds=chosen)
             for name, value in computed.items():

@@ -1,7 +1,8 @@
 """Optimal transport: the balanced assignment and the debiased Sinkhorn divergence.
 
-All measures are uniform. Everything is batched over leading dimensions, works in the log domain,
-has no data-dependent control flow and so runs inside ``torch.func`` transforms and CUDA graphs.
+Measures are uniform, but for :func:`padded_transport`. Everything is batched over leading
+dimensions, works in the log domain, has no data-dependent control flow and so runs inside
+``torch.func`` transforms and CUDA graphs.
 """
 
 import math
@@ -56,35 +57,36 @@ class Transport(NamedTuple):
     """The dual value less <plan, cost>: epsilon KL(plan || uniform) at convergence."""
 
 
-def _negative_potentials(scaled: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
-    # Eq. app_sinkhorn_log_updates for potentials over -epsilon and scaled = -cost / epsilon.
-    n, m = scaled.shape[-2:]
-    to_rows, to_columns = scaled - math.log(m), scaled - math.log(n)
-    psi = torch.zeros_like(scaled[..., 0, :])
-    phi = torch.zeros_like(scaled[..., 0])
+def _negative_potentials(
+    to_rows: Tensor, to_columns: Tensor, iterations: int
+) -> tuple[Tensor, Tensor]:
+    # Eq. app_sinkhorn_log_updates for potentials over -epsilon. The kernels are -cost / epsilon
+    # plus the logarithms of the masses that are summed over.
+    psi = torch.zeros_like(to_rows[..., 0, :])
+    phi = torch.zeros_like(to_rows[..., 0])
     for _ in range(iterations):
         phi = (to_rows - psi[..., None, :]).logsumexp(-1)
         psi = (to_columns - phi[..., None]).logsumexp(-2)
     return phi, psi
 
 
-def _symmetric_negative_potential(scaled: Tensor, iterations: int) -> Tensor:
+def _symmetric_negative_potential(to_rows: Tensor, iterations: int) -> Tensor:
     # Averaging with the old potential keeps the symmetric fixed point and ends its oscillation.
-    scaled = scaled - math.log(scaled.shape[-1])
-    phi = torch.zeros_like(scaled[..., 0])
+    phi = torch.zeros_like(to_rows[..., 0])
     for _ in range(iterations):
-        phi = (phi + (scaled - phi[..., None, :]).logsumexp(-1)) / 2
+        phi = (phi + (to_rows - phi[..., None, :]).logsumexp(-1)) / 2
     return phi
 
 
 def solve_plain(cost: Tensor, epsilon: float, iterations: int, symmetric: bool) -> Transport:
     """:func:`solve` in torch operations, for any device, dtype and size."""
-    scaled = cost / -epsilon
-    if symmetric:
-        phi = psi = _symmetric_negative_potential(scaled, iterations)
-    else:
-        phi, psi = _negative_potentials(scaled, iterations)
     n, m = cost.shape[-2:]
+    scaled = cost / -epsilon
+    to_rows = scaled - math.log(m)
+    if symmetric:
+        phi = psi = _symmetric_negative_potential(to_rows, iterations)
+    else:
+        phi, psi = _negative_potentials(to_rows, scaled - math.log(n), iterations)
     logarithm = scaled - phi[..., None] - psi[..., None, :]
     plan = logarithm.exp() / (n * m)
     # Eq. app_sinkhorn_dual bounds the value from below for any potentials, converged or not.
@@ -129,6 +131,37 @@ def self_transport_cost(cost: Tensor, epsilon: float, iterations: int = 50) -> T
     """OT_epsilon of a measure with itself, from symmetric costs (..., n, n)."""
     result = solve(cost, epsilon, iterations, symmetric=True)
     return result.entropy + (result.plan * cost).sum((-2, -1))
+
+
+def padded_transport(
+    cost: Tensor,
+    row_mass: Tensor,
+    column_mass: Tensor,
+    epsilon: float,
+    iterations: int,
+    symmetric: bool = False,
+) -> Tensor:
+    """OT_epsilon (Eq. app_sinkhorn_regularized_ot) of measures of unequal sizes, (...).
+
+    Parameters
+    ----------
+    cost : (..., n, m)
+        Finite, also where a point has no mass.
+    row_mass, column_mass : (..., n) and (..., m)
+        Logarithms of masses that sum to one.
+    symmetric : bool
+        Of measures with themselves.
+    """
+    scaled = cost / -epsilon
+    to_rows = scaled + column_mass[..., None, :]
+    if symmetric:
+        phi = psi = _symmetric_negative_potential(to_rows, iterations)
+    else:
+        phi, psi = _negative_potentials(to_rows, scaled + row_mass[..., None], iterations)
+    plan = (to_rows + row_mass[..., None] - phi[..., None] - psi[..., None, :]).exp()
+    # Eq. app_sinkhorn_dual, with potentials over -epsilon.
+    dual = (row_mass.exp() * phi).sum(-1) + (column_mass.exp() * psi).sum(-1)
+    return epsilon * (1 - plan.sum((-2, -1)) - dual)
 
 
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.problem import Fold, Problem
 from brio_core.resampling import round_half_up
-from brio_core.residence import rows_of
+from brio_core.residence import rows_of, taken
 from brio_core.seeds import derive_seed
 
 Records = list[dict[str, Any]]
@@ -73,7 +73,7 @@ class FoldData:
         )
 
     def _inputs(self, rows: Tensor) -> dict[str, Tensor]:
-        return {name: rows_of(value, rows) for name, value in self.problem.inputs.items()}
+        return taken(self.problem.inputs, rows)
 
     def _reestimated_inputs(self, rows: Tensor, length: int) -> dict[str, Tensor]:
         """A method that uses series gets resampled ones; what is not a scan stays as it is."""
@@ -99,10 +99,13 @@ class FoldData:
         def make(part: Tensor) -> Features:
             return self._made(inputs(part))
 
+        def by_subject(part: Tensor) -> Features:
+            return {name: value.unflatten(0, (-1, count)) for name, value in make(part).items()}
+
         table = None
         if self.shared is not None:
-            everybody = torch.arange(len(self.problem.cohort.subjects), device=device)
-            table = self.shared.table(kind, everybody, step, make)
+            everybody = len(self.problem.cohort.subjects)
+            table = self.shared.table(kind, by_subject, everybody, step, device)
         for part in torch.as_tensor(rows, device=device).split(step):
             if table is None:
                 yield make(part)

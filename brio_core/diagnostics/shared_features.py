@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from brio_core.methods.base import Features
+from brio_core.residence import tabulate
 
 
 class SharedFeatures:
@@ -15,31 +17,16 @@ class SharedFeatures:
         self._tables: dict[object, Features | None] = {}
 
     def table(
-        self, kind: object, subjects: Tensor, step: int, make: Callable[[Tensor], Features]
+        self,
+        kind: object,
+        make: Callable[[Tensor], Features],
+        count: int,
+        step: int,
+        device: torch.device,
     ) -> Features | None:
-        """What ``make`` finds for all subjects, ``step`` at a time, or None where it does not fit.
-
-        It may find several rows for a subject, so many for each; they get an axis of their own.
-        """
+        """As :func:`brio_core.residence.tabulate`, but every kind is made once."""
         if kind not in self._tables:
-            self._tables[kind] = self._fill(subjects, step, make)
+            table = tabulate(make, count, step, self.budget, device)
+            self.budget -= sum(value.nbytes for value in (table or {}).values())
+            self._tables[kind] = table
         return self._tables[kind]
-
-    def _fill(
-        self, subjects: Tensor, step: int, make: Callable[[Tensor], Features]
-    ) -> Features | None:
-        table: Features = {}
-        for part in subjects.split(step):
-            made = {name: value.unflatten(0, (len(part), -1)) for name, value in make(part).items()}
-            if not table:
-                size = sum(value[0].nbytes for value in made.values()) * len(subjects)
-                if size > self.budget:
-                    return None
-                self.budget -= size
-                table = {
-                    name: value.new_empty(len(subjects), *value.shape[1:])
-                    for name, value in made.items()
-                }
-            for name, value in made.items():
-                table[name][part] = value
-        return table

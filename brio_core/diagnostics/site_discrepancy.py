@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from brio_core.transport import squared_distances
+from brio_core.transport import padded_transport, squared_distances
 
 # Costs that are solved at once. Measures of about the same size share a batch: on a CPU padding is
 # work, on a GPU a second batch is.
@@ -87,40 +87,3 @@ def _padded(groups: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     sizes = torch.tensor([len(group) for group in groups], device=rows.device)[:, None]
     inside = torch.arange(rows.shape[1], device=rows.device) < sizes
     return rows, torch.where(inside, -sizes.double().log(), -torch.inf)
-
-
-def padded_transport(
-    cost: Tensor,
-    row_mass: Tensor,
-    column_mass: Tensor,
-    epsilon: float,
-    iterations: int,
-    symmetric: bool = False,
-) -> Tensor:
-    """OT_epsilon (Eq. app_sinkhorn_regularized_ot) of measures of unequal sizes, (B,).
-
-    Parameters
-    ----------
-    cost : (B, n, m)
-        Finite, also where a point has no mass.
-    row_mass, column_mass : (B, n) and (B, m)
-        Logarithms of masses that sum to one.
-    symmetric : bool
-        Of measures with themselves: one potential, averaged with the old one.
-    """
-    scaled = cost / -epsilon
-    to_rows = scaled + column_mass[:, None, :]
-    psi = torch.zeros_like(column_mass)
-    if symmetric:
-        for _ in range(iterations):
-            psi = (psi + (to_rows - psi[:, None, :]).logsumexp(-1)) / 2
-        phi = psi
-    else:
-        to_columns = scaled + row_mass[:, :, None]
-        for _ in range(iterations):
-            phi = (to_rows - psi[:, None, :]).logsumexp(-1)
-            psi = (to_columns - phi[:, :, None]).logsumexp(-2)
-    plan = (to_rows + row_mass[:, :, None] - phi[:, :, None] - psi[:, None, :]).exp()
-    # Eq. app_sinkhorn_dual, with potentials over -epsilon.
-    dual = (row_mass.exp() * phi).sum(-1) + (column_mass.exp() * psi).sum(-1)
-    return epsilon * (1 - plan.sum((-2, -1)) - dual)
