@@ -12,6 +12,7 @@ import torch
 
 from brio_core import __version__
 from brio_core.cohort import Cohort
+from brio_core.devices import device_name
 from brio_core.files import read_json, write_json
 from brio_core.inputs import input_checksums
 from brio_core.methods import registry
@@ -92,7 +93,7 @@ def run_cell(
         "inputs": input_checksums(cohort_dir, block_length_path),
         "code": code,
         "versions": _versions(),
-        "device": _device_name(chosen),
+        "device": device_name(chosen),
         "threads": torch.get_num_threads(),
         "group_size": group_size or len(folds),
         "beside": beside,
@@ -148,12 +149,6 @@ def _count_parameters(problem: Problem) -> int:
         problem.settings, problem.cohort.fc.shape[-1], problem.n_sites(problem.folds[0])
     )
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name()
-    return f"CPU ({platform.machine()})"
 
 
 def _peak_memory(device: torch.device) -> int:

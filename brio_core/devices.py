@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -14,6 +15,13 @@ import torch
 _held: list[int] = []
 # How many jobs may use one GPU at a time.
 _places = 1
+
+
+def device_name(device: torch.device) -> str:
+    """What results say about where they were made."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name()
+    return f"CPU ({platform.machine()})"
 
 
 def allow_sharing(processes: int) -> None:

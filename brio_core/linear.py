@@ -12,7 +12,8 @@ from brio_core.layers import newton
 from brio_core.layers.blocks import replace_columns
 from brio_core.layers.linear import Path, logistic_path
 from brio_core.layers.tangent import CHUNK
-from brio_core.methods.base import Features, PathMethod, Settings
+from brio_core.methods.base import Features, PathMethod
+from brio_core.methods.settings import Settings
 from brio_core.threads import spread
 
 # Subjects whose scans are in memory at a time; a multiple of those that are worked on together.

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from brio_core.cohort import Cohort, TrainRows, TrainView
 from brio_core.errors import BrioError
-from brio_core.methods.base import Features, Method, PathMethod, Settings, initialise
+from brio_core.methods.base import Features, Method, PathMethod, initialise
+from brio_core.methods.settings import Settings
 from brio_core.residence import Table, half_of_free_memory, reside, tabulate, taken
 from brio_core.seeds import derive_seed
 from brio_core.sources import Scans, Sources

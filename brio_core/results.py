@@ -18,7 +18,8 @@ from brio_core.errors import BrioError
 from brio_core.files import atomic, write_text
 from brio_core.folds import FoldStack
 from brio_core.methods import registry
-from brio_core.methods.base import Method, Settings
+from brio_core.methods.base import Method
+from brio_core.methods.settings import Settings
 from brio_core.problem import Fold, Problem
 from brio_core.residence import taken
 

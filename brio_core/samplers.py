@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brio_core.methods.base import GradientSettings
+from brio_core.methods.settings import GradientSettings
 
 
 def steps_per_epoch(settings: GradientSettings, sizes: Sequence[int], n_cells: int) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from brio_core.cohort import Cohort
+from brio_core.devices import device_name
 from brio_core.diagnostics.fold import FoldData, Records, diagnose_fold
 from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.diagnostics.shared_features import SharedFeatures
@@ -71,7 +72,7 @@ def diagnose_cell(
             "split_checksum": split["checksum"],
             "inputs": input_checksums(cohort_dir, block_length_path),
             "code": code,
-            "device": device.type,
+            "device": device_name(device),
             "seconds": round(time.perf_counter() - begun, 3),
         },
     )

@@ -28,15 +28,8 @@ from brio_core.layers.splines import (
     product_basis,
     spline_operator,
 )
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    binary_cross_entropy,
-    check_choice,
-    margin,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy, margin
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import dropout
 
 

@@ -21,14 +21,8 @@ from brio_core.errors import BrioError
 from brio_core.layers.mixup import Blend, draw_blend, mix
 from brio_core.layers.orthonormal_readout import OrthonormalReadout
 from brio_core.layers.transformers import EncoderLayer
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    check_choice,
-    margin,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, margin
+from brio_core.methods.settings import GradientSettings, check_choice
 
 # Fisher z has no bound: one pair of equal signals must not outweigh a whole scan.
 LARGEST = math.atanh(0.999)

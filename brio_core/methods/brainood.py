@@ -34,14 +34,8 @@ from brio_core.layers.edge_masks import (
 from brio_core.layers.edge_scorers import EdgeScorer
 from brio_core.layers.subject_sums import masked, tanh_errors
 from brio_core.layers.virtual_gin import VirtualGin
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    binary_cross_entropy,
-    check_choice,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import dropout, uniform
 
 FIRST_RATE, DROP = 0.9, 0.1

@@ -22,8 +22,9 @@ from brio_core.layers.contrasts import (
     reversed_gradient,
 )
 from brio_core.layers.environments import mean_over, membership, site_means
-from brio_core.methods.base import Batch, Features, SiteSettings, check_choice
+from brio_core.methods.base import Batch, Features
 from brio_core.methods.gcn import Gcn, GcnSettings
+from brio_core.methods.settings import SiteSettings, check_choice
 from brio_core.sources import Sources
 
 WARM_UP, GUIDED = "warm-up", "guided"

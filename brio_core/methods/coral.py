@@ -17,8 +17,9 @@ from brio_core.layers.environments import (
     site_means,
     site_moments,
 )
-from brio_core.methods.base import Batch, SiteSettings
+from brio_core.methods.base import Batch
 from brio_core.methods.gcn import Gcn, GcnSettings
+from brio_core.methods.settings import SiteSettings
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,8 @@ from torch.nn import functional
 from brio_core.cohort import TrainView
 from brio_core.layers.toeplitz import RunningFilter
 from brio_core.layers.windows import mirrored_window, standardised
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    binary_cross_entropy,
-    check_choice,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import dropout, uniform
 
 

@@ -25,14 +25,8 @@ from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_scorers import EdgeScorer
 from brio_core.layers.fused import norm_relu
 from brio_core.layers.norms import NodeNorm
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    check_choice,
-    margin,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, margin
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import uniform
 
 APART, SWAPPED = "apart", "swapped"

@@ -25,7 +25,8 @@ from brio_core.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
 from brio_core.layers.edge_scores import edge_scores
 from brio_core.layers.entmax import entmax
 from brio_core.layers.experts import ExpertGin, ExpertLinear, SlowLinear, side_by_side
-from brio_core.methods.base import Batch, Features, GradientMethod, GradientSettings, check_choice
+from brio_core.methods.base import Batch, Features, GradientMethod
+from brio_core.methods.settings import GradientSettings, check_choice
 
 WARM_UP, ROUTED = "warm-up", "routed"
 MASKS, SELECTOR, EXPERTS = 0, 100, 200

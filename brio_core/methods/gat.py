@@ -16,14 +16,8 @@ from brio_core.errors import BrioError
 from brio_core.graphs import subject_graph
 from brio_core.layers.convolutions import DenseGat
 from brio_core.layers.readouts import pool
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    binary_cross_entropy,
-    check_choice,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import dropout
 
 

@@ -12,14 +12,8 @@ from torch import Tensor, nn
 
 from brio_core.graphs import normalised_adjacency, subject_graph
 from brio_core.layers.convolutions import DenseGcn
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    binary_cross_entropy,
-    check_choice,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import dropout
 
 

@@ -21,14 +21,8 @@ from brio_core.layers.convolutions import DenseGin
 from brio_core.layers.edge_lists import EdgeLists, list_edges
 from brio_core.layers.edge_masks import bernoulli_divergence, concrete, logistic_noise
 from brio_core.layers.edge_scorers import EdgeScorer
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    binary_cross_entropy,
-    check_choice,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import dropout, uniform
 
 FIRST_RATE, DROP = 0.9, 0.1

@@ -17,8 +17,9 @@ from brio_core.layers.environments import (
     membership,
     site_means,
 )
-from brio_core.methods.base import Batch, SiteSettings, check_choice
+from brio_core.methods.base import Batch
 from brio_core.methods.gcn import Gcn, GcnSettings
+from brio_core.methods.settings import SiteSettings, check_choice
 
 WARM_UP, PENALISED = "warm-up", "penalised"
 

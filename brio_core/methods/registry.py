@@ -7,6 +7,9 @@ import pkgutil
 from brio_core.errors import BrioError
 from brio_core.methods.base import Method
 
+# Modules beside the methods' own.
+SHARED = ("base", "registry", "settings")
+
 
 def find(name: str) -> type[Method]:
     """The class of a method: ``fc-hgnn`` lives in ``brio_core/methods/fc_hgnn.py``."""
@@ -30,4 +33,4 @@ def names() -> list[str]:
     """All methods that have code, in alphabetical order."""
     package = importlib.import_module(__package__)
     modules = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return sorted(name.replace("_", "-") for name in modules if name not in ("base", "registry"))
+    return sorted(name.replace("_", "-") for name in modules if name not in SHARED)

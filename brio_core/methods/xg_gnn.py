@@ -31,7 +31,8 @@ from brio_core.layers.linear_convolutions import LinearConvolutions
 from brio_core.layers.mixup import draw_blend, mix
 from brio_core.layers.norms import SiteNorm
 from brio_core.layers.windows import mirrored_window, standardised
-from brio_core.methods.base import Batch, EpisodeSettings, Features, GradientMethod
+from brio_core.methods.base import Batch, Features, GradientMethod
+from brio_core.methods.settings import EpisodeSettings
 from brio_core.randomness import dropout, fold_in
 
 INNER, OUTER = "inner", "outer"

@@ -10,17 +10,11 @@ from brio_core.cohort import TrainView
 from brio_core.errors import BrioError
 from brio_core.folds import FoldStack
 from brio_core.graphs import node_descriptor, propagation_support, signed_graph
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    binary_cross_entropy,
-    check_choice,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
 from brio_core.methods.brio.qualification import qualify
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.sources import Sources
 from brio_core.transport import marginal_error
 

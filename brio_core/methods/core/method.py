@@ -29,8 +29,9 @@ from brio_core.layers.sliding_windows import (
     window_members,
 )
 from brio_core.linear import mean_and_scale
-from brio_core.methods.base import Batch, Features, GradientMethod, GradientSettings
+from brio_core.methods.base import Batch, Features, GradientMethod
 from brio_core.methods.core.scaffold import Group, scaffold_statistics
+from brio_core.methods.settings import GradientSettings
 from brio_core.randomness import dropout
 from brio_core.sources import Sources
 

@@ -23,15 +23,10 @@ from brio_core.errors import BrioError
 from brio_core.folds import FoldStack
 from brio_core.graphs import subject_graph
 from brio_core.layers.environments import mean_over
-from brio_core.methods.base import (
-    Batch,
-    Features,
-    GradientMethod,
-    GradientSettings,
-    check_choice,
-)
+from brio_core.methods.base import Batch, Features, GradientMethod
 from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
+from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.sources import FeatureStore, Sources
 
 # Below this mean degree of the training graphs the threshold on FC gives way to a density.
