@@ -54,12 +54,22 @@ def _folds(folder: str | Path) -> Iterator[dict]:
     A method without epochs fits a path of penalties: it has a choice, but no course of training.
     """
     meta = read_meta(folder)
-    settings = meta.get("settings", {})
     words = {key: meta[key] for key in (*IDENTITY, "seed")}
-    trained = "epochs" in settings
-    curves = dict(iter(read_history(folder).groupby("fold")))
+    for fold, curve in curves(folder, meta):
+        auc, found = fold["validation_auc"], crossed(curve, fold.get("first_epoch") or 1)
+        row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, found, auc - found)))
+        if "epochs" in meta.get("settings", {}):
+            row |= {key: fold[key] for key in EPOCHS}
+            row["validation_last"] = curve["validation_auc"].iloc[-1]
+        yield row
+
+
+def curves(folder: str | Path, meta: dict) -> Iterator[tuple[dict, pd.DataFrame]]:
+    """Every fold of a run, as ``meta`` has it, with its course of validation."""
+    trained = "epochs" in meta.get("settings", {})
+    found = dict(iter(read_history(folder).groupby("fold")))
     for fold in meta["folds"]:
-        curve = curves.get(fold["name"])
+        curve = found.get(fold["name"])
         if curve is None or curve["epoch"].tolist() != list(range(1, fold["epochs"] + 1)):
             raise BrioError(
                 f"{folder}/history.csv does not have the {fold['epochs']} epochs of fold "
@@ -70,15 +80,10 @@ def _folds(folder: str | Path) -> Iterator[dict]:
                 f"{folder}/meta.json does not say from which epoch on fold {fold['name']!r} could "
                 f"choose: an older version wrote it; delete {folder} and run again"
             )
-        auc, crossed = fold["validation_auc"], _crossed(curve, fold.get("first_epoch") or 1)
-        row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, crossed, auc - crossed)))
-        if trained:
-            row |= {key: fold[key] for key in EPOCHS}
-            row["validation_last"] = curve["validation_auc"].iloc[-1]
-        yield row
+        yield fold, curve
 
 
-def _crossed(curve: pd.DataFrame, first_epoch: int) -> float:
+def crossed(curve: pd.DataFrame, first_epoch: int) -> float:
     """AUC of each validation site at the epoch that the others choose, as a mean over sites."""
     groups = [name for name in curve if name.startswith("validation_auc_")]
     sites = curve.loc[curve["epoch"] >= first_epoch, groups].apply(pd.to_numeric, errors="coerce")
@@ -122,8 +127,12 @@ def _cells(part: pd.DataFrame) -> list[Cell]:
     row = part.iloc[0]
     epochs = ["–" if pd.isna(row[key]) else f"{row[key]:.1f}" for key in EPOCHS]
     shares = [percent(row[key]) for key in (*SHARES, "auc_mean")]
-    difference = "–"
-    if not pd.isna(row[DIFFERENCE]):
-        difference = f"{100 * row[DIFFERENCE]:+.1f} ± {100 * row[f'{DIFFERENCE}_se']:.1f}"
-    texts = [f"{row['seeds']:.0f}", *epochs, *shares[:2], difference, *shares[2:]]
+    texts = [f"{row['seeds']:.0f}", *epochs, *shares[:2], with_error(row, DIFFERENCE), *shares[2:]]
     return [Cell(text) for text in texts]
+
+
+def with_error(row: pd.Series, name: str) -> str:
+    """A difference in points and its standard error."""
+    if pd.isna(row[name]):
+        return "–"
+    return f"{100 * row[name]:+.1f} ± {percent(row[f'{name}_se'])}"

@@ -201,3 +201,21 @@ def write_run_config(root: Path, methods=("brio", "gcn"), **settings) -> Path:
     content = {"config": config, "datasets": datasets, "experiments": {}, "variants": variants}
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path
+
+
+def write_course(root, variant, courses, seed, first_epoch, settings, method=None) -> Path:
+    """A run with these courses of validation: AUCs of two sites by epoch, one pair per fold."""
+    names = SITES[: len(courses)]
+    folder = write_run(root, variant, seed, sites=names, method=method, settings=settings)
+    lines, folds = ["fold,epoch,loss,validation_auc,validation_auc_1,validation_auc_2"], []
+    for name, (one, other) in zip(names, courses):
+        mean = [(a if b is None else (a + b) / 2) for a, b in zip(one, other)]
+        rows = enumerate(zip(mean, one, other), start=1)
+        lines += [f"{name},{n},0.5,{m},{a},{'' if b is None else b}" for n, (m, a, b) in rows]
+        epoch = max(range(first_epoch, len(mean) + 1), key=lambda number: mean[number - 1])
+        record = {"selected_epoch": epoch, "validation_auc": mean[epoch - 1], "epochs": len(mean)}
+        folds.append({"name": name, "first_epoch": first_epoch, **record})
+    (folder / "history.csv").write_text("\n".join(lines) + "\n")
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps(meta | {"folds": folds}))
+    return folder

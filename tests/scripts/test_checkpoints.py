@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.scripts.standins import SITES, run_program, write_run
+from tests.scripts.standins import SITES, run_program, write_course, write_run
 
 FOLDS = SITES[:3]
 # AUCs of two validation sites from epoch 1 on; the first two epochs are not eligible. Crossed, the
@@ -25,22 +25,8 @@ WORDS = [{"variant": name, "method": name, "label": METHODS[name][0], "group": M
 
 
 def write_trained(root, variant, courses, seed=0, first_epoch=3) -> Path:
-    """A run with these courses of validation, one pair per fold."""
-    folder = write_run(
-        root, variant, seed, sites=FOLDS, method=METHODS.get(variant), settings={"epochs": 12}
-    )
-    lines, folds = ["fold,epoch,loss,validation_auc,validation_auc_1,validation_auc_2"], []
-    for name, (one, other) in zip(FOLDS, courses):
-        mean = [(a if b is None else (a + b) / 2) for a, b in zip(one, other)]
-        rows = enumerate(zip(mean, one, other), start=1)
-        lines += [f"{name},{n},0.5,{m},{a},{'' if b is None else b}" for n, (m, a, b) in rows]
-        epoch = max(range(first_epoch, len(mean) + 1), key=lambda number: mean[number - 1])
-        record = {"selected_epoch": epoch, "validation_auc": mean[epoch - 1], "epochs": len(mean)}
-        folds.append({"name": name, "first_epoch": first_epoch, **record})
-    (folder / "history.csv").write_text("\n".join(lines) + "\n")
-    meta = json.loads((folder / "meta.json").read_text())
-    (folder / "meta.json").write_text(json.dumps(meta | {"folds": folds}))
-    return folder
+    words = METHODS.get(variant)
+    return write_course(root, variant, courses, seed, first_epoch, {"epochs": 12}, words)
 
 
 def checkpoint_table(root, folders, settings=(("demo", "loso"),), variants=()):
