@@ -19,7 +19,7 @@ SHARES = re.compile(
     r"(auc|acc|pooled|validation|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
     r"|(mean|sd|difference)(_low|_high)?|sd_sampling.*|female|recognised"
 )
-SIGNED = ("difference", "change_mean", "validation_difference")
+SIGNED = re.compile(r"(validation_)?difference|change_(mean|from_\d+)")
 P_VALUES = ("p", "p_holm")
 NOTHING = "–"
 
@@ -189,7 +189,7 @@ def _printed(row: dict, column: str, signed: bool | None = None) -> str:
     else:
         digits = 4 if abs(value) >= 100 else 3
         text = f"{value:,.0f}" if value == round(value) else f"{value:.{digits}g}"
-    signed = column in SIGNED if signed is None else signed
+    signed = bool(SIGNED.fullmatch(column)) if signed is None else signed
     sign = float(text.replace(",", ""))
     plus = "+" if signed and sign > 0 else ""
     return plus + text.replace("-", "−" if sign else "")

@@ -17,13 +17,13 @@ from brio_core.reporting.tables import Cell, Table, percent
 
 # Percent of the epochs that pass before the first that may be chosen.
 PASSED = (0, 15, 30, 50, 75)
-COLUMNS = tuple(f"difference_from_{passed}" for passed in PASSED)
+COLUMNS = tuple(f"change_from_{passed}" for passed in PASSED)
 WHOLE = ("trainings", "epochs", "first_epoch")
-ALL = {"variant": "all", "method": "all", "label": "All together", "group": "Together"}
+ALL = {"variant": "all", "method": "all", "label": "All alike", "group": "Together"}
 
 
 def first_epoch_rows(folders: Sequence[str | Path]) -> pd.DataFrame:
-    """One row per cohort, protocol and variant, and one for all variants together."""
+    """One row per cohort, protocol and variant, and one for all alike."""
     columns = [*IDENTITY, "seed", "fold", "epochs", "first_epoch", "validation_crossed", *COLUMNS]
     found = [fold for folder in folders for fold in _folds(folder)]
     folds = pd.DataFrame(found, columns=columns)
@@ -33,7 +33,7 @@ def first_epoch_rows(folders: Sequence[str | Path]) -> pd.DataFrame:
     ]
     judged = folds.dropna(subset=COLUMNS).groupby(["cohort", "protocol"], sort=False)
     together = [
-        {"cohort": cohort, "protocol": protocol} | ALL | _summary(part)
+        {"cohort": cohort, "protocol": protocol} | ALL | _summary(_alike(part))
         for (cohort, protocol), part in judged
         if part["variant"].nunique() > 1
     ]
@@ -41,6 +41,12 @@ def first_epoch_rows(folders: Sequence[str | Path]) -> pd.DataFrame:
     columns = [*IDENTITY, *WHOLE, "validation_crossed", *COLUMNS, *errors]
     table = pd.DataFrame(rows + together, columns=columns)
     return in_paper_order(table.astype(dict.fromkeys(WHOLE, "Int64")))
+
+
+def _alike(folds: pd.DataFrame) -> pd.DataFrame:
+    """Trainings with the epochs and the first epoch that most have; others mean something else."""
+    epochs, first = folds[["epochs", "first_epoch"]].value_counts().index[0]
+    return folds[(folds["epochs"] == epochs) & (folds["first_epoch"] == first)]
 
 
 def _folds(folder: str | Path) -> Iterator[dict]:
@@ -65,7 +71,7 @@ def _summary(folds: pd.DataFrame) -> dict:
     """Means over the trainings of every fold, then over folds, with standard errors over folds."""
     row = {"trainings": len(folds[["variant", "seed"]].drop_duplicates())}
     for name in ("epochs", "first_epoch"):
-        row[name] = folds[name].iloc[0] if folds[name].nunique() == 1 else None
+        row[name] = folds[name].iloc[0]
     row["validation_crossed"] = folds["validation_crossed"].mean()
     for name in COLUMNS:
         by_fold = folds.groupby("fold")[name].mean()
@@ -87,8 +93,9 @@ def first_epoch_table(rows: pd.DataFrame, experiment: dict, planned: dict, datas
             "chosen, with the first eligible epoch as it was in training (First). Then what would "
             "be added to it with checkpoints from another epoch on, after so many percent of the "
             "epochs: differences in the same folds and seeds, ± their standard error over folds as "
-            "if no two had a validation site in common. –: a training that may stop early would "
-            "have stopped elsewhere.",
+            "if no two had a validation site in common. All alike: every training with the epochs "
+            "and the first epoch that most have. –: one that may stop early would have stopped "
+            "elsewhere.",
         ),
         section="training",
     )
@@ -96,6 +103,6 @@ def first_epoch_table(rows: pd.DataFrame, experiment: dict, planned: dict, datas
 
 def _cells(part: pd.DataFrame) -> list[Cell]:
     row = part.iloc[0]
-    texts = ["–" if pd.isna(row[name]) else str(row[name]) for name in WHOLE]
+    texts = [str(row[name]) for name in WHOLE]
     texts.append(percent(row["validation_crossed"]))
     return [Cell(text) for text in (*texts, *(with_error(row, name) for name in COLUMNS))]
