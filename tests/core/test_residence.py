@@ -9,7 +9,7 @@ from torch import Tensor
 
 from brio_core.cohort import TrainRows
 from brio_core.methods import registry
-from brio_core.residence import half_of_free_memory, reside, rows_of
+from brio_core.residence import half_of_free_memory, reside, rows_of, tabulate
 from brio_core.stores import read_fc, read_series, write_fc, write_series
 from brio_core.training import Checkpoints, train
 
@@ -71,6 +71,22 @@ def test_training_rows_hand_out_no_others():
     assert torch.equal(rows[torch.tensor([False, True, True])], table[[1, 3]])
     with pytest.raises(IndexError):
         rows[torch.tensor([3])]
+
+
+def test_a_table_is_made_in_parts_or_not_at_all():
+    asked, device = [], torch.device("cpu")
+
+    def make(rows):
+        asked.append(rows.tolist())
+        return {"square": rows.double().square(), "pair": torch.stack([rows, -rows], 1)}
+
+    needed = 7 * (8 + 2 * 8)
+    made = tabulate(make, 7, 3, needed, device)
+    assert asked == [[0, 1, 2], [3, 4, 5], [6]]
+    assert made["square"].tolist() == [0, 1, 4, 9, 16, 25, 36]
+    assert made["pair"].tolist() == [[n, -n] for n in range(7)]
+    asked.clear()
+    assert tabulate(make, 7, 3, needed - 1, device) is None and len(asked) == 1
 
 
 def test_memory_of_the_job_bounds_what_is_kept():

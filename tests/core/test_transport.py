@@ -11,6 +11,7 @@ from torch.func import grad, vmap
 from brio_core.kernels import sinkhorn as fused
 from brio_core.transport import (
     Transport,
+    padded_transport,
     self_transport_cost,
     sinkhorn_divergence,
     sinkhorn_potentials,
@@ -158,6 +159,22 @@ def test_value_is_a_lower_bound_that_rises_to_the_optimum():
     torch.testing.assert_close(
         transport_cost(symmetric, 1.0, 500), self_transport_cost(symmetric, 1.0, 500)
     )
+
+
+def test_points_without_mass_change_nothing():
+    """Measures of three and five points in one batch, as of each without what pads it."""
+    x, y = points(2, 5, 2), points(2, 4, 2, seed=1)
+    sizes = torch.tensor([[3], [5]])
+    x_mass = torch.where(torch.arange(5) < sizes, -sizes.double().log(), -torch.inf)
+    y_mass = torch.full((2, 4), -math.log(4), dtype=x.dtype)
+    cross = padded_transport(squared_distances(x, y), x_mass, y_mass, 0.5, 200)
+    own = padded_transport(squared_distances(x, x), x_mass, x_mass, 0.5, 200, symmetric=True)
+    for b, size in enumerate(sizes.flatten()):
+        present = x[b, :size]
+        expected = transport_cost(squared_distances(present, y[b]), 0.5, 200)
+        torch.testing.assert_close(cross[b], expected)
+        expected = self_transport_cost(squared_distances(present, present), 0.5, 200)
+        torch.testing.assert_close(own[b], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

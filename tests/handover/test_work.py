@@ -1,12 +1,13 @@
 """How a call ends in time, and what the next one does."""
 
+import signal
 import time
 from pathlib import Path
 
 import pytest
 from handed_over import make_home, train_job
 
-from brio_core import gradient
+from brio_core import gradient, interrupts
 from brio_core.handover import lifetime
 from brio_core.handover import work as working
 from brio_core.handover.plan import prepare
@@ -73,6 +74,19 @@ def test_a_ring_that_a_library_takes_for_an_error(machine, monkeypatch, capsys):
     assert rung and worker.failed == [] and len(worker.waiting) == 3
     said = capsys.readouterr()
     assert "seed-0 continues next time" in said.out and said.err == ""
+
+
+def test_a_signal_that_a_library_takes_for_an_error_ends_the_call(machine, monkeypatch, capsys):
+    def main(words):
+        interrupts._received.append(signal.SIGTERM)
+        raise TypeError("operation not defined")
+
+    worker = machine()
+    monkeypatch.setattr(interrupts, "_received", [])
+    monkeypatch.setattr(worker._programs["train"], "main", main)
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(300, lambda job: [])
+    assert worker.failed == [] and "failed" not in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
