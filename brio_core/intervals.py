@@ -27,6 +27,21 @@ def delong(label: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
     return float(below.mean()), float(variance)
 
 
+def averaging_share(label: np.ndarray, logits: np.ndarray, strata: np.ndarray) -> float:
+    """Variance of AUCs that are averaged over seeds, as a share of what single seeds have.
+
+    It is one where all seeds say the same, and one over their number where they have nothing in
+    common but the classes. DeLong's variances of the strata (sites) are added up.
+    """
+    averaged = single = 0.0
+    for stratum in np.unique(strata):
+        rows = strata == stratum
+        if min(np.sum(label[rows] == side) for side in (0, 1)) > 1:
+            averaged += delong(label[rows], logits[:, rows])[1]
+            single += np.mean([delong(label[rows], one[rows])[1] for one in logits])
+    return float(averaged / single) if single else 1.0
+
+
 def auc_interval(
     label: np.ndarray, logits: np.ndarray, strata: np.ndarray | None = None
 ) -> Estimate:

@@ -94,12 +94,18 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def sampling_spread(
-    auc: float, positives: np.ndarray, negatives: np.ndarray, words: tuple, draws: int = SIMULATIONS
+    auc: float,
+    positives: np.ndarray,
+    negatives: np.ndarray,
+    words: tuple,
+    share: float = 1.0,
+    draws: int = SIMULATIONS,
 ) -> Estimate:
     """Standard deviation of AUC over sites of these sizes if all sites had the same true AUC.
 
     Scores are drawn from two normal distributions whose AUC is ``auc``; the value is the mean
     over draws, and its ends hold 95 % of them. A spread inside says nothing about the sites.
+    ``share`` is that of the variance which averaging over seeds leaves.
     """
     if math.isnan(auc) or len(positives) < 2:
         return Estimate(math.nan, math.nan, math.nan)
@@ -110,5 +116,5 @@ def sampling_spread(
         scores[:, :up] += distance
         ranks = scores.argsort(1).argsort(1)[:, :up].sum(1) + up
         drawn[:, site] = (ranks - up * (up + 1) / 2) / (up * down)
-    spread = drawn.std(1, ddof=1)
+    spread = math.sqrt(share) * drawn.std(1, ddof=1)
     return Estimate(float(spread.mean()), *_ends(spread))

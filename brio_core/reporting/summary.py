@@ -9,7 +9,7 @@ import pandas as pd
 
 from brio_core.errors import BrioError
 from brio_core.evaluation import MEASURES, FoldScores, score_folds
-from brio_core.intervals import auc_interval, mean_intervals, resampling_weights
+from brio_core.intervals import auc_interval, averaging_share, mean_intervals, resampling_weights
 from brio_core.reporting.results import Run, in_paper_order, read_run
 from brio_core.site_statistics import (
     mean_over_sites,
@@ -83,7 +83,7 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
                 "sites": one.sites,
                 **_mean("auc", scores, auc, words),
                 **_mean("acc", scores, acc, words),
-                **_spread(scores, words),
+                **_spread(one, scores, words),
                 "pooled_auc": pooled.value,
                 "pooled_auc_low": pooled.low,
                 "pooled_auc_high": pooled.high,
@@ -117,9 +117,11 @@ def _mean(name: str, scores: FoldScores, subjects, words: tuple) -> dict:
     }
 
 
-def _spread(scores: FoldScores, words: tuple) -> dict:
+def _spread(one: Variant, scores: FoldScores, words: tuple) -> dict:
     positives, n = scores.positives[scores.usable], scores.n[scores.usable]
-    spread = sampling_spread(scores.mean_and_sd("auc")[0], positives, n - positives, words)
+    share = averaging_share(one.label, one.logits, one.fold)
+    auc = scores.mean_and_sd("auc")[0]
+    spread = sampling_spread(auc, positives, n - positives, words, share)
     name = "auc_sd_sampling"
     return {name: spread.value, f"{name}_low": spread.low, f"{name}_high": spread.high}
 

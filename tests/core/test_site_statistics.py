@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from brio_core.intervals import averaging_share, delong
 from brio_core.site_statistics import (
     holm,
     mean_over_sites,
@@ -104,6 +105,31 @@ def test_spread_by_sampling_is_that_of_the_sizes(auc):
     found = sampling_spread(auc, positives, negatives, ("demo",))
     assert found.value == pytest.approx(np.sqrt(variance.mean()), rel=0.08)
     assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.4, 1.0])
+def test_spread_of_a_mean_over_seeds(correlation):
+    """Many sites are drawn and their AUCs averaged over seeds; no variance is computed."""
+    generator, seeds, size, sites = np.random.default_rng(0), 4, 30, 400
+    label = np.tile(np.arange(2 * size) % 2, sites)
+    site = np.repeat(np.arange(sites), 2 * size)
+    shared = np.sqrt(correlation) * generator.standard_normal(len(label)) + 0.8 * label
+    logits = shared + np.sqrt(1 - correlation) * generator.standard_normal((seeds, len(label)))
+    share = averaging_share(label, logits, site)
+    assert share == pytest.approx((1 + (seeds - 1) * correlation) / seeds, abs=0.05)
+    drawn = [delong(label[site == one], logits[:, site == one])[0] for one in range(sites)]
+    sizes = np.full(10, size)
+    found = sampling_spread(np.mean(drawn), sizes, sizes, ("demo",), share).value
+    assert found == pytest.approx(np.std(drawn, ddof=1), rel=0.08)
+
+
+def test_averaging_leaves_all_of_one_seed_and_of_equal_ones():
+    generator = np.random.default_rng(0)
+    label, strata = np.arange(40) % 2, np.arange(40) // 10
+    logits = generator.standard_normal((1, 40))
+    assert averaging_share(label, logits, strata) == 1
+    assert averaging_share(label, np.repeat(logits, 3, 0), strata) == pytest.approx(1)
+    assert averaging_share(label, logits, np.arange(40)) == 1, "no site has two of a class"
 
 
 def test_spread_shrinks_with_the_sites():
