@@ -3,7 +3,6 @@
 import numpy as np
 
 STEPS = 100
-LONGEST_STEP = 2.0
 
 
 def probability(logit: np.ndarray) -> np.ndarray:
@@ -28,20 +27,29 @@ def calibration_slope(label: np.ndarray, logit: np.ndarray) -> float:
     equal, or where the classes do not overlap, so that the slope has no end.
     """
     label, logit = np.asarray(label, float), np.asarray(logit, float)
-    spread = logit.std()
+    centre = np.median(logit)
+    # Of the middle, so that one logit far out does not blur the others.
+    spread = np.median(np.abs(logit - centre)) or logit.std()
     positive, negative = logit[label == 1], logit[label == 0]
     if not len(positive) or not len(negative) or spread == 0:
         return float("nan")
     if positive.min() >= negative.max() or positive.max() <= negative.min():
         return float("nan")
-    design = np.stack([np.ones_like(logit), (logit - logit.mean()) / spread], 1)
+    design = np.stack([np.ones_like(logit), (logit - centre) / spread], 1)
     weights = np.zeros(2)
     for _ in range(STEPS):
         fitted = probability(design @ weights)
         curvature = (design * (fitted * (1 - fitted))[:, None]).T @ design
         step = np.linalg.solve(curvature, design.T @ (label - fitted))
-        # A full Newton step can overshoot where the classes hardly overlap.
-        weights += step * min(1.0, LONGEST_STEP / max(np.abs(step).max(), 1e-300))
-        if np.abs(step).max() < 1e-10:
+        if np.abs(step).max() < 1e-9 * max(1.0, np.abs(weights).max()):
             return float(weights[1] / spread)
+        # A full Newton step can overshoot where the classes hardly overlap.
+        least, size = _log_likelihood(label, design @ weights) - 1e-12, 1.0
+        while size > 1e-9 and _log_likelihood(label, design @ (weights + size * step)) < least:
+            size /= 2
+        weights = weights + size * step
     return float("nan")
+
+
+def _log_likelihood(label: np.ndarray, logit: np.ndarray) -> float:
+    return float(np.sum(label * logit - np.logaddexp(0, logit)))

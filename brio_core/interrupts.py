@@ -9,22 +9,21 @@ import signal
 import sys
 from typing import NoReturn
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _received: list[int] = []
 
 
 def listen() -> None:
     """Let Ctrl-C and SIGTERM raise ``KeyboardInterrupt(number)``."""
-    for number in _SIGNALS:
-        # A background job of a shell ignores Ctrl-C.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    # A background job of a shell ignores Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
     sys.unraisablehook = _report_dropped
 
 
 def ignore() -> None:
     """All is done: what comes now only finds Python tidying up."""
-    for number in _SIGNALS:
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -26,10 +26,9 @@ def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> p
     """
     identity = list(IDENTITY)
     tested = summaries.drop_duplicates(identity[:3])[[*identity[:3], "auc_mean"]]
-    folds = pd.DataFrame([fold for folder in folders for fold in _folds(folder)])
-    groups = folds.reindex(columns=[*identity, "seed", *EPOCHS, *SHARES]).groupby(
-        identity, sort=False
-    )
+    columns = [*identity, "seed", "fold", *EPOCHS, *SHARES]
+    folds = pd.DataFrame((fold for folder in folders for fold in _folds(folder)), columns=columns)
+    groups = folds.groupby(identity, sort=False)
     rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
     rows = rows.join(_differences(folds), on=identity[:3])
     return in_paper_order(rows.reset_index().merge(tested, how="left", on=identity[:3]))
@@ -37,10 +36,20 @@ def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> p
 
 def _differences(folds: pd.DataFrame) -> pd.DataFrame:
     """Crossed AUC against the reference, by cohort, protocol and variant."""
-    place = ["cohort", "protocol", "seed", "fold"]
-    own = folds.set_index(place)[["variant", "validation_crossed"]]
-    reference = own.loc[own["variant"] == REFERENCE, "validation_crossed"].rename("reference")
-    paired = own[own["variant"] != REFERENCE].join(reference, how="inner")
+    place = ["cohort", "protocol", "fold"]
+    is_reference = folds["variant"] == REFERENCE
+    reference = folds[is_reference].rename(columns={"validation_crossed": "reference"})
+    by_seed = reference.set_index([*place, "seed"])["reference"]
+    others = folds[~is_reference]
+    # An exact fit has no seed: it is compared with all of the reference's.
+    exact = others["selected_epoch"].isna()
+    of_all_seeds = by_seed.groupby(place).mean()
+    paired = pd.concat(
+        [
+            others[~exact].join(by_seed, on=by_seed.index.names, how="inner"),
+            others[exact].join(of_all_seeds, on=place, how="inner"),
+        ]
+    )
     paired[DIFFERENCE] = paired["validation_crossed"] - paired["reference"]
     # Seeds first: folds are what another cohort would have others of.
     by_fold = paired.groupby(["cohort", "protocol", "variant", "fold"])[DIFFERENCE].mean()
@@ -111,9 +120,9 @@ def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datase
             "linear models, the penalty) with the best mean AUC of the validation sites. Crossed: "
             "the AUC of one validation site at the epoch that the other would have chosen, as a "
             "mean over both ways; no site helps to choose what it judges. Minus BRIO: of the "
-            "crossed AUC, in the same folds and seeds, ± its standard error over folds as if no "
-            "two had a validation site in common. Luck: chosen minus crossed. Last epoch: no "
-            "choice at all. Test AUC: as in the tables of results.",
+            "crossed AUC, in the same folds and seeds (linear models have one for all), ± its "
+            "standard error over folds as if no two had a validation site in common. Luck: chosen "
+            "minus crossed. Last epoch: no choice at all. Test AUC: as in the tables of results.",
             "One site chooses worse than two, so crossed is somewhat too low for the model that "
             "is kept; it is so for all methods. Where validation also chose settings, that "
             "choice is not crossed. –: a path of penalties has no epochs, and without two "

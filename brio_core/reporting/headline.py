@@ -69,11 +69,20 @@ def _winner(ranked: pd.DataFrame, hero: pd.Series) -> str:
 
 
 def _chance(ranked: pd.DataFrame) -> list[str]:
-    below = ranked[ranked["pooled_auc_low"] <= 0.5]["label"].tolist()
-    if not below:
+    low, high = ranked["pooled_auc_low"], ranked["pooled_auc_high"]
+    if (low > 0.5).all():
         return ["All intervals lie above chance (0.50)."] if len(ranked) > 1 else []
-    what = "interval of {} does" if len(below) == 1 else "intervals of {} do"
-    return [f"The {what.format(_names(below))} not exclude chance (0.50)."]
+    unsure, below = (
+        ranked["label"][rows].tolist() for rows in ((low <= 0.5) & (high >= 0.5), high < 0.5)
+    )
+    return [
+        f"The {'interval' if len(labels) == 1 else 'intervals'} of {_names(labels)} {what} (0.50)."
+        for labels, what in (
+            (unsure, f"{'does' if len(unsure) == 1 else 'do'} not exclude chance"),
+            (below, f"{'lies' if len(below) == 1 else 'lie'} below chance"),
+        )
+        if labels
+    ]
 
 
 def _interval(row: pd.Series) -> str:

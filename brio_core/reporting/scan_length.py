@@ -37,19 +37,20 @@ def scan_length_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
         whole = one.table("cells").set_index(keys)["test_auc"]
         cut = one.table("scan-length").groupby([*keys, "fraction"])["test_auc"].mean().unstack()
         for variant, about in one.variants.items():
-            full = whole[variant].groupby("fold").mean()
             parts = {1.0: whole[variant]}
-            # A method that needs longer scans has no such rows.
+            # A method that needs longer scans has no such rows, at some sites or at all.
             if variant in cut.index:
-                parts |= dict(cut.loc[variant].dropna(axis=1).items())
+                parts |= {fraction: auc.dropna() for fraction, auc in cut.loc[variant].items()}
             for fraction in sorted(parts, reverse=True):
                 auc = parts[fraction]
-                change = (auc - whole[variant]).groupby("fold").mean()
+                if auc.empty:
+                    continue
+                change = (auc - whole[variant]).groupby("fold").mean().dropna()
                 rows.append({
                     "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
                     "method": about["method"], "label": about["label"], "group": about["group"],
                     "fraction": fraction,
-                    "folds": len(full), "auc_mean": full.mean() + change.mean(),
+                    "folds": len(change), "auc_mean": auc.groupby("fold").mean().mean(),
                     "change_mean": change.mean(), "change_se": change.sem(),
                 })  # fmt: skip
     return pd.DataFrame(rows)
@@ -74,7 +75,8 @@ def scan_length_table(rows: pd.DataFrame, experiment: dict, planned: dict, datas
             "AUC (%) on held-out sites with whole scans, and its change in percentage points when "
             "connectivity is estimated from a part of the frames, averaged over windows at the "
             "beginning, middle and end. ± is the standard error over sites of the change within a "
-            "site. Models are those of the main experiment.",
+            "site. A part that is too short for a method leaves the site out. Models are those of "
+            "the main experiment.",
         ),
         section="diagnostics",
     )

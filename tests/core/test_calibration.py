@@ -48,6 +48,22 @@ def test_slope_tells_overconfidence():
     assert calibration_slope(label, -logit) == pytest.approx(-1, abs=0.1)
 
 
+@pytest.mark.parametrize("outlier", [30.0, -1e3, 1e6])
+def test_one_logit_far_out_does_not_hide_the_slope(outlier):
+    """Classes overlap, so the likelihood has a highest point: there its slope is zero."""
+    for seed in range(50):
+        label, logit = sample(seed, n=30)
+        logit[0] = outlier
+        slope = calibration_slope(label, logit)
+        low, high = -50 * (1 + abs(slope)), 50 * (1 + abs(slope))
+        for _ in range(200):
+            middle = (low + high) / 2
+            above = probability(slope * logit + middle).mean() > label.mean()
+            low, high = (low, middle) if above else (middle, high)
+        rest = (label - probability(slope * logit + low)) * logit / np.abs(logit).max()
+        assert rest.sum() == pytest.approx(0, abs=1e-6)
+
+
 def test_slope_that_has_no_end_is_not_a_number():
     assert math.isnan(calibration_slope([0, 0, 1, 1], [-2, -1, 1, 2]))
     assert math.isnan(calibration_slope([0, 0, 1, 1], [2, 1, 1, -2]))

@@ -78,12 +78,16 @@ def test_what_is_done_is_done(number, tmp_path):
     assert (tmp_path / "after.txt").exists()
 
 
-@BOTH
-def test_ignored_signals_stay_ignored(number, tmp_path):
-    """As in a background job of a shell, which Ctrl-C is not meant for."""
-    done = run(tmp_path, "signal.raise_signal(number)", number, before=signal.SIG_IGN)
+def test_ctrl_c_is_not_meant_for_background_jobs(tmp_path):
+    """Their shell lets them ignore it."""
+    done = run(tmp_path, "signal.raise_signal(number)", signal.SIGINT, before=signal.SIG_IGN)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "after.txt").exists()
+
+
+def test_sigterm_ends_a_program_whatever_it_inherits(tmp_path):
+    done = run(tmp_path, "signal.raise_signal(number)", signal.SIGTERM, before=signal.SIG_IGN)
+    assert done.returncode == 128 + signal.SIGTERM
 
 
 def test_other_dropped_errors_are_reported(tmp_path):

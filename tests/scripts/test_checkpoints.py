@@ -116,6 +116,13 @@ def test_differences_are_those_of_the_same_folds_and_seeds(tmp_path):
     assert " | +1.7 ± 1.7 | " in (tmp_path / "checkpoints.md").read_text()
 
 
+def test_an_exact_fit_is_compared_with_all_seeds(made):
+    _, rows = made
+    linear, brio = rows.loc["demo", "linear-correlation"], rows.loc["demo", "brio"]
+    difference = linear["validation_crossed"] - brio["validation_crossed"]
+    assert linear["validation_difference"] == pytest.approx(difference)
+
+
 def test_epochs_that_could_not_be_chosen_do_not_count(tmp_path):
     folders = [
         write_trained(tmp_path, "gsat", [CUT] * 3, first_epoch=3),

@@ -197,6 +197,40 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
     assert re.search(r"Full qualification [\d., ]*0.750;", text), "all factors: the original AUC"
 
 
+def at_seed(folder, seed):
+    """Say that a diagnosed cell has another seed."""
+    cells = pd.read_csv(folder / "cells.csv")
+    cells.assign(seed=seed).to_csv(folder / "cells.csv", index=False)
+
+
+def test_linear_models_are_compared_with_every_seed(tmp_path):
+    from brio_core.reporting.figures.diagnostics import compared, with_every_seed
+
+    linear = ("linear-correlation", "Linear (correlation)", "Linear", {})
+    networks = {name: DIAGNOSED["gcn"] for name in ("gcn", "gin")}
+    folders = write_diagnostics(tmp_path, diagnosed={"linear-correlation": linear} | networks)
+    at_seed(folders[1], 1)
+    at_seed(folders[2], 2)
+    (one,) = read_diagnostics(folders)
+    one.variants["gin"]["method"] = "gin"
+    runs = compared(one)
+    found = with_every_seed(one, runs).groupby("variant")
+    assert found["seed"].unique().map(list).to_dict() == {
+        "linear-correlation": [1, 2], "gcn": [1], "gin": [2],
+    }  # fmt: skip
+    alone = runs[runs["variant"] == "linear-correlation"]
+    assert with_every_seed(one, alone).equals(alone), "nothing that has a seed"
+
+
+def test_a_variant_that_shares_no_seed_with_the_reference_has_no_rate(tmp_path):
+    folders = write_diagnostics(tmp_path)
+    at_seed(next(one for one in folders if one.parent.name == "brio"), 1)
+    _, png = draw_with(["--diagnostics", *folders], "diagnostics", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        rates = picture.text["Comment"].split("mismatch rates: ")[1].split(".")[0]
+    assert "λ = 1" in rates and "BRIO" not in rates
+
+
 def test_matched_setting_is_chosen_by_validation_among_positive_strengths(results):
     from brio_core.reporting.figures.diagnostics import matched
 

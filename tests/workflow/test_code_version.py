@@ -100,4 +100,4 @@ def test_training_imports_no_method():
             found.add(path)
             waiting += _imports(path, ROOT)
     methods = {path.name for path in found if path.parent.name == "methods"}
-    assert methods == {"__init__.py", "base.py", "registry.py"}
+    assert methods == {"__init__.py", "base.py", "registry.py", "settings.py"}

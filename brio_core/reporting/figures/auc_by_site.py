@@ -145,7 +145,7 @@ def _words(rows: pd.DataFrame, datasets: dict) -> dict[str, str]:
         "caption": (
             f"Each point is the AUC of one {unit}, averaged over seeds; larger points have more "
             "subjects. A bar is the 95 % interval of their mean, which it marks (bootstrap of "
-            "subjects within site and class). The dashed line is chance."
+            "subjects within test fold and class). The dashed line is chance."
         ),
         "alt": f"Dot plot of AUCs per fold, with means and intervals. Means: {means}.",
     }

@@ -59,6 +59,16 @@ def compared(one: Diagnostics) -> pd.DataFrame:
     return runs[runs["variant"].isin(shown)]
 
 
+def with_every_seed(one: Diagnostics, runs: pd.DataFrame) -> pd.DataFrame:
+    """The same runs, those of methods without a seed once for every seed of the others."""
+    seedless = [key for key, value in one.variants.items() if "epochs" not in value["settings"]]
+    exact = runs["variant"].isin(seedless)
+    seeds = runs.loc[~exact, ["seed"]].drop_duplicates()
+    if seeds.empty:
+        return runs
+    return pd.concat([runs[~exact], runs[exact].drop(columns="seed").merge(seeds, how="cross")])
+
+
 def _scatter(axis: Axes, one: Diagnostics) -> str:
     runs = compared(one)
     shapes = plotting.markers(
@@ -77,7 +87,8 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
                   label=about["label"])  # fmt: skip
     _axes(axis, runs)
     (rho,) = spearman(runs[[X]], runs[[Y]])
-    discordant = discordance_rate(runs[X], runs[Y], list(zip(runs["fold"], runs["seed"])))
+    paired = with_every_seed(one, runs)
+    discordant = discordance_rate(paired[X], paired[Y], list(zip(paired["fold"], paired["seed"])))
     rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
     text = f"Spearman's ρ = {rho}\ndiscordant pairs: {100 * discordant:.0f} %"
     ground = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.5}
@@ -158,6 +169,8 @@ def _mismatch(axis: Axes, one: Diagnostics) -> str:
         runs[X], runs[Y], runs["validation_auc"], runs["reference"], list(runs["variant"]),
         TOLERANCE,
     )  # fmt: skip
+    # A variant that shares no fold and seed with the reference has no rate.
+    names = {key: name for key, name in names.items() if key in rates}
     place = np.arange(len(names))
     inks = [plotting.GROUP_COLOURS["Ours"] if key == BRIO else plotting.PART_COLOURS["QG"]
             for key in names]  # fmt: skip
@@ -227,8 +240,9 @@ def _words(where: str, texts: list[str]) -> dict[str, str]:
             "(a) Small points are single runs (one method, held-out site and seed), large ones the "
             "mean of a method; left means that sites agree, low that predictions hold when "
             "connectivity is estimated again from other frames of the same scan. Spearman's ρ is "
-            "over runs; a pair of methods is discordant when, in the same fold and seed, the one "
-            "with the smaller discrepancy has the larger variation. (b) BRIO without qualification "
+            "over runs; a pair of methods is discordant when, in the same fold and seed (linear "
+            "models have one for all), the one with the smaller discrepancy has the larger "
+            "variation. (b) BRIO without qualification "
             "guidance under growing λ, and BRIO (star); bars are standard errors over runs; the "
             "ring marks the λ that source validation would choose. (c) A run is a mismatch when "
             "its discrepancy is below and its variation above the median of all these runs; AUC is "
