@@ -5,14 +5,15 @@ from brio_core.reporting.options import experiment_options
 
 
 def main() -> None:
-    arguments = experiment_options(__doc__, "summaries", "runs").parse_args()
+    arguments = experiment_options(__doc__, "summaries", "runs", planned=True).parse_args()
 
     from brio_core.reporting.presets import preset_rows, preset_table
     from brio_core.reporting.results import read_meta, read_summaries
     from brio_core.reporting.writing import write_table
 
     metas = [read_meta(folder) for folder in arguments.runs]
-    rows = preset_rows(read_summaries(arguments.summaries), metas)
+    planned = arguments.planned["variants"]
+    rows = preset_rows(read_summaries(arguments.summaries), metas, planned)
     table = preset_table(rows, arguments.experiment, arguments.datasets)
     write_table(arguments.out_prefix, rows, table)
 

@@ -5,6 +5,9 @@ sentence on it. This is a design of ours after that sentence, and its results ar
 A GCN's representation h is split by a gate into a shared part z = g h, which the classifier
 reads, and an environment part s = (1 - g) h, from which a second head tells sites apart. Sites
 guide learning through a penalty on features whose class contrast differs between them.
+
+Departure: stand-ins for subjects that a small site does not have count in the batch norms of the
+backbone, as in CORAL, and in no loss.
 """
 
 from dataclasses import dataclass

@@ -3,6 +3,9 @@
 The dummy classifier w = 1 never exists: its gradient has a closed form. The authors chose their
 hyper-parameters on the test environment; here it chooses nothing. Products of gradients of
 two different environments, as in some published code, are not IRM and are not taken.
+
+Departure: stand-ins for subjects that a small site does not have count in the batch norms of the
+backbone, as in CORAL, and in no loss.
 """
 
 from dataclasses import dataclass

@@ -5,6 +5,10 @@ from typing import Any, ClassVar, get_args, get_origin
 
 from brio_core.errors import BrioError
 
+POSITIVE = ("epochs", "batch_size", "subjects_per_cell", "sites_per_batch", "subjects_per_site",
+            "learning_rate", "hidden", "layers", "density", "temperature")  # fmt: skip
+NOT_NEGATIVE = ("patience", "weight_decay", "final_learning_rate", "warmup_epochs")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -21,7 +25,21 @@ class Settings:
             if key not in values:
                 raise BrioError(f"{name}: setting {key!r} is missing")
         checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in types}
+        check_ranges(checked, name)
         return cls(**checked)
+
+
+def check_ranges(values: dict[str, Any], name: str) -> None:
+    """Reject numbers that cannot be meant; settings that many methods have are known by name."""
+    for key, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if key.endswith("dropout") and not 0 <= value < 1:
+            raise BrioError(f"{name}: {key} is {value}, but must be at least 0 and below 1")
+        if key in POSITIVE and value <= 0:
+            raise BrioError(f"{name}: {key} is {value}, but must be above 0")
+        if key in NOT_NEGATIVE and value < 0:
+            raise BrioError(f"{name}: {key} is {value}, but must not be below 0")
 
 
 def _typed(value: Any, kind: Any, where: str) -> Any:

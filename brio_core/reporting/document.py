@@ -86,13 +86,16 @@ def _difference(place: Place, rows: pd.DataFrame) -> str:
 
 
 def _rank(place: Place, rows: pd.DataFrame) -> str:
-    """Counted in numbers as they are printed in percent, so that equal ones share a rank."""
+    """Counted in numbers as they are printed, so that equal ones share a rank."""
     column = _column(place, rows, place.words[2])
-    own = _number(_one(place, rows, place.words[1:2])[column])
-    if own is None:
+    own = _one(place, rows, place.words[1:2])
+    if _number(own[column]) is None:
         return NOT_RUN
-    values = [round(value, 3) for value in map(_number, rows[column]) if value is not None]
-    return f"{1 + sum(value > round(own, 3) for value in values)} of {len(values)}"
+    known = [row for row in rows.to_dict("records") if _number(row[column]) is not None]
+    ahead = [row for row in known if _number(row[column]) > _number(own[column])]
+    printed = _printed(own, column)
+    place_of = 1 + sum(_printed(row, column) != printed for row in ahead)
+    return f"{place_of} of {len(known)}"
 
 
 def _highest(place: Place, rows: pd.DataFrame) -> str:

@@ -54,8 +54,10 @@ def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Ta
         "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
         "the epochs of all its folds, which train together. Memory: the highest of all seeds, "
         "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
-        "cell: all seeds, one after the other. Methods without epochs fit a path of penalties. "
-        "The paper names no hardware, so its figures show an order and no ratio.",
+        "cell: all seeds, one after the other; where some trained beside other processes, the "
+        "mean time of those that did not, times the number of seeds. Methods without epochs fit a "
+        "path of penalties. The paper names no hardware, so its figures show an order and no "
+        "ratio.",
     )
     if rows["beside"].astype(float).gt(0).any():
         notes += (

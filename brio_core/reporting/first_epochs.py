@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from brio_core.reporting.checkpoints import crossed, curves, with_error
+from brio_core.reporting.comparison import REFERENCE
 from brio_core.reporting.results import in_paper_order, read_meta
 from brio_core.reporting.results_table import blocks_of_rows
 from brio_core.reporting.summary import IDENTITY
@@ -19,11 +20,11 @@ from brio_core.reporting.tables import Cell, Table, percent
 PASSED = (0, 15, 30, 50, 75)
 COLUMNS = tuple(f"change_from_{passed}" for passed in PASSED)
 WHOLE = ("trainings", "epochs", "first_epoch")
-ALL = {"variant": "all", "method": "all", "label": "All alike", "group": "Together"}
+OTHERS = {"variant": "others", "method": "others", "label": "Others alike", "group": "Together"}
 
 
 def first_epoch_rows(folders: Sequence[str | Path]) -> pd.DataFrame:
-    """One row per cohort, protocol and variant, and one for all alike."""
+    """One row per cohort, protocol and variant, and one for all alike but BRIO."""
     columns = [*IDENTITY, "seed", "fold", "epochs", "first_epoch", "validation_crossed", *COLUMNS]
     found = [fold for folder in folders for fold in _folds(folder)]
     folds = pd.DataFrame(found, columns=columns)
@@ -31,11 +32,11 @@ def first_epoch_rows(folders: Sequence[str | Path]) -> pd.DataFrame:
         dict(zip(IDENTITY, identity)) | _summary(part)
         for identity, part in folds.groupby(list(IDENTITY), sort=False)
     ]
-    judged = folds.dropna(subset=COLUMNS).groupby(["cohort", "protocol"], sort=False)
+    judged = folds[folds["variant"] != REFERENCE].dropna(subset=COLUMNS)
     together = [
-        {"cohort": cohort, "protocol": protocol} | ALL | _summary(_alike(part))
-        for (cohort, protocol), part in judged
-        if part["variant"].nunique() > 1
+        {"cohort": cohort, "protocol": protocol} | OTHERS | _summary(part)
+        for (cohort, protocol), all_of_it in judged.groupby(["cohort", "protocol"], sort=False)
+        if (part := _alike(all_of_it))["variant"].nunique() > 1
     ]
     errors = [f"{name}_se" for name in COLUMNS]
     columns = [*IDENTITY, *WHOLE, "validation_crossed", *COLUMNS, *errors]
@@ -93,9 +94,9 @@ def first_epoch_table(rows: pd.DataFrame, experiment: dict, planned: dict, datas
             "chosen, with the first eligible epoch as it was in training (First). Then what would "
             "be added to it with checkpoints from another epoch on, after so many percent of the "
             "epochs: differences in the same folds and seeds, ± their standard error over folds as "
-            "if no two had a validation site in common. All alike: every training with the epochs "
-            "and the first epoch that most have. –: one that may stop early would have stopped "
-            "elsewhere.",
+            "if no two had a validation site in common. Others alike: every training but BRIO's "
+            "own with the epochs and the first epoch that most have. –: one that may stop early "
+            "would have stopped elsewhere.",
         ),
         section="training",
     )

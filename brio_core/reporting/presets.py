@@ -7,18 +7,22 @@ import pandas as pd
 
 from brio_core.reporting.blocks import blocks
 from brio_core.reporting.results import in_paper_order
-from brio_core.reporting.tables import Cell, Table, percent
+from brio_core.reporting.tables import NOT_RUN, Cell, Table, percent
 
 PRESETS = ("common", "published")
 NONE = "–"
 
 
-def preset_rows(summaries: pd.DataFrame, metas: Sequence[dict]) -> pd.DataFrame:
+def preset_rows(
+    summaries: pd.DataFrame, metas: Sequence[dict], planned: Sequence[dict] = ()
+) -> pd.DataFrame:
     """One row per cohort, protocol and method: AUC with both presets, and the better one.
 
     The validation AUC is that of the selected checkpoint, averaged over folds and seeds; of equal
-    ones the common budget is preferred.
+    ones the common budget is preferred. ``status`` tells a preset that is ``planned`` and was not
+    run from one that does not exist.
     """
+    both = {one["method"] for one in planned if one["variant"] != one["method"]}
     scores = {
         (row["cohort"], row["protocol"], row["variant"]): row["auc_mean"]
         for _, row in summaries.iterrows()
@@ -45,6 +49,7 @@ def preset_rows(summaries: pd.DataFrame, metas: Sequence[dict]) -> pd.DataFrame:
                 **{f"validation_{preset}": validation.get(preset) for preset in PRESETS},
                 **{f"auc_{preset}": row.get(f"auc_{preset}") for preset in PRESETS},
                 "preferred": max(validation, key=validation.get) if len(validation) > 1 else "",
+                "status": NOT_RUN if method in both and len(validation) == 1 else "run",
             }
         )
     return in_paper_order(pd.DataFrame(rows)).drop(columns="variant")
@@ -76,5 +81,6 @@ def _cells(row: pd.Series) -> list[Cell]:
         for preset in PRESETS:
             value = row[f"{what}_{preset}"]
             preferred = what == "validation" and preset == row["preferred"]
-            numbers.append(Cell(percent(value), bold=preferred))
+            text = row["status"] if pd.isna(value) and row["status"] == NOT_RUN else percent(value)
+            numbers.append(Cell(text, bold=preferred))
     return [*numbers, Cell(row["preferred"] or NONE)]

@@ -11,6 +11,7 @@ from torch.nn import functional
 from brio_core.connectivity import fisher_z_connectivity
 from brio_core.errors import BrioError
 from brio_core.gradient import GradientFit
+from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.resampling import block_indices, clipped_block_length, resampling_keys
 
@@ -207,11 +208,22 @@ def test_permuting_subjects_changes_nothing_beyond_rounding():
         ({"without": "XY"}, "must be one of"),
         ({"lamda": 1.0}, "unknown setting 'lamda'"),
         ({"epochs": "many"}, "should be int"),
+        ({"epochs": 0}, "epochs is 0, but must be above 0"),
+        ({"learning_rate": -0.01}, "learning_rate is -0.01, but must be above 0"),
+        ({"patience": -3}, "patience is -3, but must not be below 0"),
     ],
 )
 def test_bad_settings_are_named(overrides, words):
     with pytest.raises(BrioError, match=words):
         settings_of("brio", **overrides)
+
+
+def test_moments_are_forgotten_once_and_only_if_asked():
+    kept, fresh = (settings_of("brio", restart_after_warmup=one) for one in (False, True))
+    epochs = range(1, kept.epochs + 1)
+    assert not any(Brio.restarts(kept, epoch) for epoch in epochs)
+    restarts = [epoch for epoch in epochs if Brio.restarts(fresh, epoch)]
+    assert restarts == [fresh.warmup_epochs + 1]
 
 
 def test_scales_of_the_first_embeddings_and_queries():

@@ -216,7 +216,7 @@ def test_linear_models_are_compared_with_every_seed(tmp_path):
     runs = compared(one)
     found = with_every_seed(one, runs).groupby("variant")
     assert found["seed"].unique().map(list).to_dict() == {
-        "linear-correlation": [1, 2], "gcn": [1], "gin": [2],
+        "linear-correlation": ["1", "2"], "gcn": ["1"], "gin": ["2"],
     }  # fmt: skip
     alone = runs[runs["variant"] == "linear-correlation"]
     assert with_every_seed(one, alone).equals(alone), "nothing that has a seed"

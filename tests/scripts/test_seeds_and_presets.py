@@ -1,6 +1,7 @@
 """ensemble_table and preset_table against sums by hand."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,7 @@ def test_validation_prefers_a_preset(tmp_path):
         write_run(tmp_path, "gcn-published", method=good),
         write_run(tmp_path, "gat", method=("GAT", "General GNNs", 0.7)),
         write_run(tmp_path, "gat-published", method=bad),
+        write_run(tmp_path, "gin", method=("GIN", "General GNNs", 0.7)),
         write_run(tmp_path, "linear-correlation"),
     ]
     for folder in folders:
@@ -83,13 +85,22 @@ def test_validation_prefers_a_preset(tmp_path):
     summary = tmp_path / "loso.csv"
     ok("summarise", "--runs", *folders, "--experiment", "presets", "--out", summary)
     prefix = tmp_path / "presets"
-    ok("preset_table", "--summaries", summary, "--runs", *folders, *WORDS, "--out-prefix", prefix)
+    variants = [
+        {"variant": f"{name}{preset}", "method": name}
+        for name in ("gcn", "gat", "gin")
+        for preset in ("", "-published")
+    ] + [{"variant": "linear-correlation", "method": "linear-correlation"}]
+    planned = json.dumps({"settings": [["demo", "loso"]], "variants": variants})
+    ok("preset_table", "--summaries", summary, "--runs", *folders, *WORDS, "--planned", planned,
+       "--out-prefix", prefix)  # fmt: skip
     rows = pd.read_csv(f"{prefix}.csv", keep_default_na=False).set_index("method")
     assert rows["preferred"].to_dict() == {
-        "gcn": "published", "gat": "common", "linear-correlation": ""
+        "gcn": "published", "gat": "common", "gin": "", "linear-correlation": ""
     }  # fmt: skip
     summaries = pd.read_csv(summary).set_index("variant")
     assert float(rows.loc["gcn", "validation_published"]) == pytest.approx(0.73)
     assert float(rows.loc["gcn", "auc_published"]) == summaries.loc["gcn-published", "auc_mean"]
     assert rows.loc["linear-correlation", "validation_published"] == ""
-    assert "GCN" in (tmp_path / "presets.md").read_text()
+    text = (tmp_path / "presets.md").read_text()
+    assert re.search(r"\| GIN \| [\d.]+ \| not run \| [\d.]+ \| not run \| – \|", text), text
+    assert re.search(r"\| Linear \(correlation\) \| [\d.]+ \| – \| [\d.]+ \| – \| – \|", text), text

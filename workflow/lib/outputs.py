@@ -61,7 +61,7 @@ TABLE_WORDS = {
     "efficiency": ("experiment", "planned"),
     "block_length_table": ("experiment", "planned"),
     "ensemble_table": ("experiment",),
-    "preset_table": ("experiment",),
+    "preset_table": ("experiment", "planned"),
     "checkpoint_table": ("experiment", "planned"),
     "first_epoch_table": ("experiment", "planned"),
     "roi_table": ("experiment", "planned"),

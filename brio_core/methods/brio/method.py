@@ -25,7 +25,11 @@ GRAPHS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class BrioSettings(GradientSettings):
-    """Names as in the paper; ``without`` removes one part: RS, TR, SM, SF or QG."""
+    """Names as in the paper; ``without`` removes one part: RS, TR, SM, SF or QG.
+
+    ``restart_after_warmup`` lets the optimiser forget its moments when alignment begins: those of
+    warm-up know nothing of the gradients that come then.
+    """
 
     density: float
     roi_dim: int
@@ -41,6 +45,7 @@ class BrioSettings(GradientSettings):
     reestimates: int
     refresh_interval: int
     warmup_epochs: int
+    restart_after_warmup: bool
     epsilon: float
     sinkhorn_iterations: int
     lambda_env: float
@@ -172,6 +177,10 @@ class Brio(GradientMethod):
     @classmethod
     def phase(cls, settings: BrioSettings, epoch: int) -> str:
         return WARM_UP if epoch <= settings.warmup_epochs else QUALIFIED
+
+    @classmethod
+    def restarts(cls, settings: BrioSettings, epoch: int) -> bool:
+        return settings.restart_after_warmup and epoch == settings.warmup_epochs + 1
 
     @classmethod
     def frozen(cls, phase: str) -> tuple[str, ...]:
