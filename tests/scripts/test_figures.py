@@ -227,7 +227,7 @@ def test_a_variant_that_shares_no_seed_with_the_reference_has_no_rate(tmp_path):
     at_seed(next(one for one in folders if one.parent.name == "brio"), 1)
     _, png = draw_with(["--diagnostics", *folders], "diagnostics", tmp_path / "figure")
     with pytest.importorskip("PIL.Image").open(png) as picture:
-        rates = picture.text["Comment"].split("mismatch rates: ")[1].split(".")[0]
+        rates = picture.text["Comment"].split("mismatch rates: ")[1].split("%. ")[0]
     assert "λ = 1" in rates and "BRIO" not in rates
 
 
