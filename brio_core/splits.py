@@ -39,7 +39,9 @@ def _check_classes(site: np.ndarray, label: np.ndarray, index, sites, fold: str,
         if classes != {0, 1}:
             raise BrioError(
                 f"site {one!r} does not have both classes in the {part} part of fold {fold!r}; "
-                "raise inclusion.min_subjects_per_class or leave the site out"
+                "raise inclusion.min_subjects_per_class or leave the site out, and look at "
+                "columns.group if it is set: of a group that spans sites, only one side of a fold "
+                "keeps its members"
             )
 
 

@@ -8,16 +8,15 @@ import argparse
 import sys
 from pathlib import Path
 
+# Neither the package nor the workflow need be installed: both lie beside this folder.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from brio_core.cli import run
 from brio_core.errors import BrioError
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def read_dataset(path: Path) -> dict:
     """The dataset file with all defaults, checked as the workflow would."""
-    # The schemas belong to the workflow, which is no installed package.
-    sys.path.insert(0, str(ROOT))
     from workflow.lib.files import ConfigurationError, read_yaml
     from workflow.lib.schema import check, filled, schema
 
@@ -35,12 +34,13 @@ def main() -> None:
     )
     parser.add_argument("dataset", type=Path, help="dataset file, such as my.yaml")
     parser.add_argument("--data-dir", default="data", help="the folder of all cohorts (data)")
+    parser.add_argument("--split-seed", type=int, default=0, help="as in the configuration (0)")
     arguments = parser.parse_args()
     dataset = read_dataset(arguments.dataset)
 
     from brio_core.imaging.check import check_cohort
 
-    report = check_cohort(dataset, arguments.data_dir)
+    report = check_cohort(dataset, arguments.data_dir, arguments.split_seed)
     if arguments.dataset.stem != dataset["cohort"]:
         report.notes.append(
             f"to run it, save the file as config/datasets/{dataset['cohort']}.yaml, like its cohort"

@@ -8,10 +8,13 @@ import argparse
 import sys
 from pathlib import Path
 
+# Neither the package nor the workflow need be installed: both lie beside this folder.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from brio_core.cli import run
+from brio_core.code_version import ROOT
 from brio_core.errors import BrioError
 
-ROOT = Path(__file__).resolve().parents[1]
 TIMES = ROOT / "docs" / "benchmarks" / "cuda-methods.md"
 
 
@@ -23,8 +26,6 @@ def main() -> None:
     parser.add_argument("--times", type=Path, default=TIMES, help="measured seconds (Markdown)")
     arguments = parser.parse_args()
 
-    # The configuration belongs to the workflow, which is no installed package.
-    sys.path.insert(0, str(ROOT))
     from workflow.lib.configuration import load
     from workflow.lib.files import ConfigurationError, read_yaml
     from workflow.lib.hours import read_times, report

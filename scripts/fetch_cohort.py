@@ -4,7 +4,11 @@ What is there already is kept, and a call that was interrupted goes on where it 
 """
 
 import argparse
+import sys
 from pathlib import Path
+
+# The package need not be installed: it lies beside this folder.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from brio_core.cli import run
 from brio_core.errors import BrioError

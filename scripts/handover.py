@@ -13,6 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# The package need not be installed: it lies beside this folder.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 # Beside this program; both import nothing heavy before they are run.
 import diagnose
 import train

@@ -31,6 +31,7 @@ def find_candidates(source: Source) -> list[dict]:
     rows = table.to_dict(orient="records")
     chosen = [row[columns["label"]] for row in rows if not not_accepted(row, rules.select)]
     labels = _checked_labels(source, chosen, columns["label"])
+    _check_sites(source, {row[columns["site"]] for row in rows}, columns["site"])
     for row in rows:
         for role, column in columns.items():
             refuse_formula(row[column], f"{source.table_path}: the {role} of a subject")
@@ -121,6 +122,28 @@ def _checked_labels(source: Source, values: list[str], column: str) -> dict[str,
             "both classes are needed, so correct label.positive and label.negative or the table"
         )
     return labels
+
+
+def _check_sites(source: Source, present: set[str], column: str) -> None:
+    """Refuse a site under ``tr`` that the table spells differently.
+
+    Other sites may stand there: a table can be a part of a study whose dataset file names them all.
+    """
+    tr = source.dataset.get("tr")
+    if not isinstance(tr, dict):
+        return
+    without = {_letters(site): site for site in present if site not in tr}
+    for site in tr:
+        meant = without.get(_letters(site))
+        if site not in present and meant is not None:
+            raise BrioError(
+                f"tr in the dataset file of cohort {source.dataset['cohort']} names {site!r}, "
+                f"which is {meant!r} in column {column!r} of {source.table_path}; write it as there"
+            )
+
+
+def _letters(site: str) -> str:
+    return "".join(filter(str.isalnum, site)).casefold()
 
 
 def _candidate(source: Source, row: dict, columns: dict, labels: dict, rules: Rules) -> dict:

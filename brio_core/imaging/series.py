@@ -1,6 +1,9 @@
 """ROI series that a lab already has: one file per subject, as text or as an array."""
 
 import csv
+import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,11 @@ from brio_core.imaging.tables import MISSING
 
 _SEPARATORS = {".1D": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
 _ARRAYS = (".npy", ".mat", ".h5")
+# All that pandas takes for a missing value: a frame that begins with one is no header.
+_MISSING_NUMBERS = (
+    "", "n/a", "N/A", "NA", "<NA>", "#NA", "#N/A", "#N/A N/A", "nan", "NaN", "-nan", "-NaN",
+    "null", "NULL", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+)  # fmt: skip
 
 
 class SeriesSource(ParticipantsSource):
@@ -80,7 +88,10 @@ def _read_text(path: Path, separator: str) -> tuple[np.ndarray, tuple[str, ...]]
 
     try:
         skipped, names = _header(path, separator)
-        table = pd.read_csv(path, sep=separator, header=None, skiprows=skipped, na_values=["n/a"])
+        table = pd.read_csv(
+            path, sep=separator, header=None, skiprows=skipped, encoding="utf-8-sig",
+            keep_default_na=False, na_values=list(_MISSING_NUMBERS),
+        )  # fmt: skip
         values = table.to_numpy(np.float64, copy=True)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError) as error:
         raise Unusable(f"unreadable file: {path.name} ({error})") from None
@@ -90,15 +101,18 @@ def _read_text(path: Path, separator: str) -> tuple[np.ndarray, tuple[str, ...]]
 def _header(path: Path, separator: str) -> tuple[int, tuple[str, ...]]:
     """Number of leading lines that hold no frame, and the cells of the last of them.
 
-    Those are any number of lines that start with ``#``, then at most one line of column names.
+    Those are any number of lines that start with ``#``, then at most one line of column names
+    or numbers.
     """
     names: tuple[str, ...] = ()
-    with open(path, encoding="utf-8", newline="") as stream:
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        following = (_cells(later.rstrip("\r\n"), separator) for later in stream)
         for number, line in enumerate(stream):
             line = line.rstrip("\r\n")
             cells = _cells(line, separator)
             is_comment = line.startswith("#")
-            if not (is_comment or _is_text(cells) or _counts(cells)):
+            is_header = _is_text(cells) or _counts(cells)
+            if not (is_comment or is_header or _are_codes(cells, following, names)):
                 return number, names
             stripped = (cell.lstrip("#").strip() for cell in cells)
             names = tuple(cell for cell in stripped if cell)
@@ -118,7 +132,7 @@ def _is_text(cells: list[str]) -> bool:
         try:
             float(cell)
         except ValueError:
-            if cell.strip() not in ("", "n/a"):
+            if cell.strip() not in _MISSING_NUMBERS:
                 return True
     return False
 
@@ -128,3 +142,37 @@ def _counts(cells: list[str]) -> bool:
     return len(cells) > 1 and any(
         cells == [str(start + index) for index in range(len(cells))] for start in (0, 1)
     )
+
+
+def _are_codes(cells: list[str], following: Iterator[list[str]], names: tuple[str, ...]) -> bool:
+    """A header of numbers of regions, such as 2001, 2002, 2101, ... of AAL.
+
+    A first frame can look the same, so the next one decides: a series does not go over from whole
+    numbers to others. If that is whole as well, nothing tells, unless a comment has the ``names``.
+    """
+    if not _ascend(cells):
+        return False
+    frame = next((later for later in following if _present(later)), [])
+    if frame and len(frame) != len(cells):
+        return False
+    if not all(re.fullmatch("[+-]?[0-9]+", cell) for cell in _present(frame)):
+        return True
+    if len(names) == len(cells):
+        return False
+    raise ValueError(
+        "its first line may be the numbers of the regions or a frame; begin a header with '#', or "
+        "write the frame with decimal points"
+    )
+
+
+def _ascend(cells: list[str]) -> bool:
+    """Whether these are two or more whole numbers, each larger than the one before."""
+    if len(cells) < 2 or not all(re.fullmatch(r"\s*[0-9]+\s*", cell) for cell in cells):
+        return False
+    numbers = [int(cell) for cell in cells]
+    return all(left < right for left, right in pairwise(numbers))
+
+
+def _present(cells: list[str]) -> list[str]:
+    stripped = (cell.strip() for cell in cells)
+    return [cell for cell in stripped if cell not in _MISSING_NUMBERS]

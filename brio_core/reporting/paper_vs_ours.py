@@ -141,7 +141,7 @@ def compared_table(rows: pd.DataFrame, datasets: dict, every_number: bool) -> Ta
 def _too_small(rows: pd.DataFrame) -> list[str]:
     """Deviations that cannot be those of single sites: sampling alone would give more."""
     # The paper prints BRIO's in two tables.
-    printed = ["cohort", "protocol", "method", "paper", "sampling_low"]
+    printed = ["cohort", "protocol", "variant", "paper"]
     spreads = rows[rows["sampling_low"].notna()].drop_duplicates(printed)
     below = int((spreads["paper"] < spreads["sampling_low"]).sum())
     if not below:

@@ -87,6 +87,17 @@ def test_loso_drops_relatives_and_moves_nobody():
         assert set(after["train"]) <= set(before["train"])
 
 
+def test_groups_that_cost_a_site_a_class_are_named():
+    """The controls of one site were all scanned at another one too."""
+    table = make_table()
+    for site in ("site0", "site1"):
+        travelling = table.index[(table["site"] == site) & (table["label"] == 0)][:9]
+        table.loc[travelling, "group"] = [f"person{number}" for number in range(9)]
+    loso(table["site"], table["label"], ["n/a"] * len(table), 0)
+    with pytest.raises(BrioError, match=r"'site0' does not have both classes .* columns\.group"):
+        loso(table["site"], table["label"], table["group"], 0)
+
+
 @pytest.mark.parametrize("families", [False, True])
 def test_id_folds_are_stratified(families):
     table = make_table(per_class=20, families=families)

@@ -1,16 +1,21 @@
 """ROI series from text tables and from arrays in .npy, .mat and .h5 files."""
 
+import gzip
+
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.io import savemat
 
+from brio_core.cohort import read_table as read_own_table
 from brio_core.errors import BrioError
 from brio_core.imaging.base import Unusable, constant_columns
 from brio_core.imaging.candidates import find_candidates
-from brio_core.imaging.series import read_series_file, series_scan
+from brio_core.imaging.regions import Regions
+from brio_core.imaging.series import _MISSING_NUMBERS, read_series_file, series_scan
 from brio_core.imaging.sources import open_source
+from brio_core.imaging.tables import read_table, write_table
 
 VALUES = np.round(np.random.default_rng(0).normal(size=(70, 6)), 3)
 NAMES = tuple("abcdef")
@@ -68,6 +73,87 @@ def test_frames_with_missing_values_are_dropped_and_counted(tmp_path):
     scan = series_scan(tmp_path / "s.tsv")
     assert (scan.frames_before, len(scan.series)) == (70, 68)
     np.testing.assert_array_equal(scan.series, np.delete(VALUES, (3, 5), 0).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["s.tsv", "s.csv", "s.txt", "s.1D"])
+@pytest.mark.parametrize(
+    "codes", [(2001, 2002, 2101, 2102, 2111, 9170), (1, 2, 3, 5, 6, 7), (0, 2, 3, 4, 5, 6)]
+)
+def test_numbers_of_regions_are_no_frame(tmp_path, name, codes):
+    path = tmp_path / name
+    _write(path, [str(code) for code in codes])
+    values, names = read_series_file(path)
+    np.testing.assert_array_equal(values, VALUES)
+    assert names == tuple(str(code) for code in codes)
+    regions = Regions(path, NAMES[::-1], np.array(codes[::-1]))
+    assert regions.of_series(names).names == NAMES
+
+
+def test_header_with_spaces_or_before_a_missing_frame_is_no_frame(tmp_path):
+    for text in ("2001, 2002\n0.5, 3\n", "2001,2002\n\nn/a,NA\n0.5,3\n"):
+        (tmp_path / "s.csv").write_text(text)
+        values, names = read_series_file(tmp_path / "s.csv")
+        assert names == ("2001", "2002") and values[-1].tolist() == [0.5, 3]
+
+
+@pytest.mark.parametrize("frames", ["5\t-7\n", "n/a\t7\n0.5\t1\n", ""])
+def test_whole_numbers_that_ascend_may_be_either(tmp_path, frames):
+    """Neither a frame nor the names may be lost in silence; both ways out must be ways out."""
+    path = tmp_path / "s.tsv"
+    path.write_text("2001\t2002\n" + frames)
+    with pytest.raises(Unusable, match=r"unreadable file: s\.tsv .*begin a header with '#', or"):
+        read_series_file(path)
+    path.write_text("2001.0\t2002\n" + frames)
+    values, names = read_series_file(path)
+    assert names == () and values[0].tolist() == [2001, 2002]
+    path.write_text("#2001\t2002\n3\t4\n" + frames)
+    values, names = read_series_file(path)
+    assert names == ("2001", "2002") and values[0].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "frames"),
+    [
+        ("1\t2\n3\t4\n", ("1", "2"), 1),
+        ("0\t1\n3\t4\n", ("0", "1"), 1),
+        ("5\t4\n3\t2.5\n", (), 2),
+        ("4\t4\n3\t2.5\n", (), 2),
+        ("-4\t4\n3\t2.5\n", (), 2),
+        ("4\n2.5\n", (), 2),
+        ("3\t4\t5\n2.5\t1\n", (), 2),
+    ],
+)
+def test_other_first_lines_of_numbers_are_read_as_ever(tmp_path, text, names, frames):
+    (tmp_path / "s.tsv").write_text(text)
+    values, found = read_series_file(tmp_path / "s.tsv")
+    assert (found, len(values)) == (names, frames)
+
+
+@pytest.mark.parametrize(
+    "missing", ["NA", "NaN", "nan", "null", "NULL", "None", "N/A", "n/a", "<NA>", "-nan", ""]
+)
+def test_first_frame_with_a_missing_value_is_no_header(tmp_path, missing):
+    (tmp_path / "s.csv").write_text(f"0.5,{missing}\n1.5,2\n{missing},3\n")
+    values, names = read_series_file(tmp_path / "s.csv")
+    np.testing.assert_array_equal(values, [[0.5, np.nan], [1.5, 2], [np.nan, 3]])
+    assert names == ()
+
+
+def test_spellings_of_missing_values_are_those_of_pandas():
+    from pandas._libs.parsers import STR_NA_VALUES
+
+    assert set(_MISSING_NUMBERS) == set(STR_NA_VALUES)
+
+
+@pytest.mark.parametrize("name", ["s.tsv", "s.csv", "s.txt"])
+@pytest.mark.parametrize("header", [None, NAMES, ("2001", "2002", "2101", "2102", "2111", "9170")])
+def test_byte_order_mark_is_part_of_nothing(tmp_path, name, header):
+    path = tmp_path / name
+    _write(path, header)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    values, names = read_series_file(path)
+    np.testing.assert_array_equal(values, VALUES)
+    assert names == (header or ())
 
 
 def test_numbers_beyond_single_precision_are_not_finite(tmp_path):
@@ -257,3 +343,75 @@ def test_no_scan_at_all_means_missing_data(own_data):
     dataset = dataset | {"source": source, "how_to_get": "Ask the lab."}
     with pytest.raises(BrioError, match=r"cohort mylab are missing: none of .* Ask the lab\."):
         find_candidates(open_source(dataset, data_dir))
+
+
+def _table(path, text):
+    path.write_text(text)
+    return read_table(path).to_dict(orient="list")
+
+
+def test_unpaired_quotes_swallow_no_subject(own_data):
+    data_dir, dataset = own_data
+    table = data_dir / "mylab" / "participants.tsv"
+    head, *rows = table.read_text().splitlines()
+    notes = {0: '"tall', 1: '5" tall', 20: 'said "no', 30: '"', 47: '"end'}
+    rows = [f"{row}\t{notes.get(index, 'none')}" for index, row in enumerate(rows)]
+    table.write_text("\n".join([f"{head}\tnote", *rows]) + "\n")
+    assert len(find_candidates(open_source(dataset, data_dir))) == 48
+    assert read_table(table)["note"][1] == '5" tall'
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv"])
+def test_quoted_tables_are_read_without_their_quotes(tmp_path, name):
+    rows = ['"id","site","note"', '"s1","A","a ""b"" c"', '"s2","","x y"', "s3,B,"]
+    text = "\ufeff" + "\r\n".join(rows) + "\r\n"
+    found = _table(tmp_path / name, text.replace(",", "\t") if name == "t.tsv" else text)
+    assert found["id"] == ["s1", "s2", "s3"] and found["site"] == ["A", "n/a", "B"]
+    assert found["note"] == ['a "b" c', "x y", "n/a"]
+    assert list(found) == ["id", "site", "note"]
+
+
+def test_commas_in_quotes_and_repeated_columns_stay(tmp_path):
+    found = _table(tmp_path / "t.csv", 'id,note,note,\n\n   \ns1,"a, b",c\ns2,5" tall,,x\n')
+    assert found["id"] == ["s1", "s2"] and found["note"] == ["a, b", '5" tall']
+    assert found["note.1"] == ["c", "n/a"] and found["Unnamed: 3"] == ["n/a", "x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "where"),
+    [
+        ("t.csv", 'id,note\ns1,x\ns2,"tall\ns3,y\ns4,"z\n', "column 'note' of line 3"),
+        ("t.csv", 'id,note\n\ns1,"two\nlines"\n', "column 'note' of line 3"),
+        ("t.csv", 'id,note\ns1,x\ns2,"tall', "column 'note' of line 3"),
+        ("t.csv", 'id,"note\ns1,x\n', "column 'note s1,x' of line 1"),
+        ("t.tsv", 'id\tnote\tsite\ns1\t"two\nlines"\tA\n', "goes on in line 3"),
+        ("t.tsv", 'id\tnote\ns1\t"two\nlines"\ns2\tx\n', "goes on in line 3"),
+    ],
+)
+def test_line_breaks_in_cells_are_refused(tmp_path, name, text, where):
+    with pytest.raises(BrioError, match=rf"{name} has a .*{where}; take"):
+        _table(tmp_path / name, text)
+
+
+@pytest.mark.parametrize(("name", "separator"), [("t.tsv", "\t"), ("t.csv", ",")])
+def test_separators_at_the_end_shift_no_column(tmp_path, name, separator):
+    text = "id,site,note\ns1,A,x,\ns2,B,y, ,\ns3,C\n".replace(",", separator)
+    found = _table(tmp_path / name, text)
+    assert found == {"id": ["s1", "s2", "s3"], "site": list("ABC"), "note": ["x", "y", "n/a"]}
+    with pytest.raises(BrioError, match=rf"{name} has more cells in line 3 than names in its"):
+        _table(tmp_path / name, text.replace(f"y{separator} ", f"y{separator}z"))
+    with pytest.raises(BrioError, match=rf"{name} has more cells in line 2 than names in its"):
+        _table(tmp_path / name, "site,note\ns1,A,x\ns2,B,y\n".replace(",", separator))
+
+
+def test_compressed_tables_are_read(tmp_path):
+    with gzip.open(tmp_path / "t.tsv.gz", "wt") as stream:
+        stream.write("id\tsite\ns1\tA\n")
+    assert read_table(tmp_path / "t.tsv.gz").to_dict(orient="list") == {"id": ["s1"], "site": ["A"]}
+
+
+def test_our_own_tables_keep_quotes(tmp_path):
+    values = ['"A', '"A"', 'A"', '""', 'a "b" c', "plain"]
+    write_table(tmp_path / "t.tsv", ("site", "n"), [{"site": v, "n": 1} for v in values])
+    assert read_own_table(tmp_path / "t.tsv")["site"].tolist() == values
+    assert read_table(tmp_path / "t.tsv")["site"].tolist() == values

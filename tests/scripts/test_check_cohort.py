@@ -1,9 +1,15 @@
 """check_cohort reads a cohort like the workflow, tells every problem, and writes nothing."""
 
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 # The five lines of config/README.md.
 FIVE_LINES = """\
@@ -84,6 +90,36 @@ def test_what_would_stop_a_run_is_an_error(check, mine):
         result = check()
         assert result.returncode == 1
         assert "errors, which stop a run:" in result.stdout and words in result.stdout
+
+
+def test_groups_that_leave_a_fold_without_a_class_are_an_error(check, mine):
+    """The controls of the first site travelled to all others; without groups all is well."""
+    table = mine / "data" / "mine" / "participants.tsv"
+    head, *rows = table.read_text().splitlines()
+    people = [f"p{row[2]}" if "control" in row else "n/a" for row in rows]
+    rows = [f"{row}\t{person}" for row, person in zip(rows, people)]
+    table.write_text("\n".join([f"{head}\tperson", *rows]) + "\n")
+    assert check().stdout.endswith("no problems\n")
+    dataset = FIVE_LINES.replace("label: diagnosis", "label: diagnosis, group: person")
+    (mine / "mine.yaml").write_text(dataset)
+    result = check()
+    assert result.returncode == 1
+    assert "cohort mine cannot be split for protocol loso: site 'site" in result.stdout
+    assert "30 of 60 kept subjects share their group (columns.group)" in result.stdout
+    assert "no problems" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["check_cohort", "fetch_cohort", "estimate_hours", "handover"])
+def test_programs_that_users_call_need_no_installed_package(name, tmp_path):
+    """Whatever brio_core the environment has, or none: that of the repository is used."""
+    (tmp_path / "brio_core.py").write_text("raise ImportError('not the one of the repository')\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, str(SCRIPTS / f"{name}.py"), "--help"]
+    result = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "usage: " in result.stdout
 
 
 def test_mistakes_in_the_file_are_one_sentence(check, mine):

@@ -191,9 +191,12 @@ def test_deviations_that_sampling_alone_would_exceed_are_counted(results):
     table["method"] = table["method"].fillna("")
     # At larger sites the same deviations would be too small.
     table["sampling_low"] = table["sampling_low"] - table["sampling_low"].min() + 4.9
-    below = (table["paper"] < table["sampling_low"]).sum()
-    assert 0 < below < len(known)
-    words = f"{below} of {len(known)} standard deviations of AUC in the paper are smaller"
+    # BRIO's stands in two tables of the paper and counts once.
+    distinct = table[table["sampling_low"].notna()].drop_duplicates(["variant", "paper"])
+    assert len(distinct) == len(known) - 1
+    below = (distinct["paper"] < distinct["sampling_low"]).sum()
+    assert 0 < below < len(distinct)
+    words = f"{below} of {len(distinct)} standard deviations of AUC in the paper are smaller"
     assert any(words in note for note in compared_table(table, {}, False).notes)
 
 

@@ -11,6 +11,13 @@ from workflow.lib.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ("config", "paper", "abide", "abide-cc200")
+FIVE_LINES = """\
+cohort: mine
+source: {kind: series, folder: mine, pattern: 'series/{subject}.tsv'}
+columns: {subject: id, site: site, label: diagnosis}
+label: {positive: patient, negative: control}
+rois: {expected: 100}
+"""
 
 
 def configuration(name: str = "config", **changes):
@@ -90,6 +97,8 @@ def test_every_key_is_described(kind):
         ({"overrides": {"all": {"epoch": 2}}}, "overrides.all: unknown setting 'epoch'; did you"),
         ({"overrides": {"gcn": {"learning_rate": "1e-3"}}}, "it needs a point: 1.0e-4"),
         ({"overrides": {"gcn": {"epochs": 2.5}}}, "'epochs' must be like 200, not 2.5"),
+        ({"overrides": {"gcn": {"dropout": 1.5}}}, "overrides.gcn: dropout is 1.5, but must be"),
+        ({"overrides": {"all": {"batch_size": 0}}}, "batch_size is 0, but must be above 0"),
         ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
         ({"variants": ["brio-k3"]}, "unknown variant 'brio-k3' in 'variants'; did you mean 'brio-"),
         ({"diagnostics": {"scan_fractions": [1.5]}}, "must be at most 1, not 1.5"),
@@ -174,6 +183,17 @@ def test_broken_yaml_names_the_line(tmp_path):
             "cohort: demo\nsource: {kind: series, folder: x, patern: y}\n",
             "unknown key 'source.patern'; did you mean 'pattern'?",
         ),
+        (
+            "datasets",
+            "demo",
+            f"{FIVE_LINES}tr: {{1: 2.0, 2: 2.5, c: 2}}\n",
+            "'tr' cannot be 1; it means: Seconds by the name of a site, which is a text; write "
+            "site names in quotes, such as '1': 2.0",
+        ),
+        ("datasets", "demo", f"{FIVE_LINES}tr: {{NO: 2.0}}\n", "write site names in quotes"),
+        ("datasets", "demo", f"{FIVE_LINES}tr: {{c: 0}}\n", "'tr.c' must be more than 0, not 0"),
+        ("datasets", "demo", f"{FIVE_LINES}tr: 0\n", "'tr' must be more than 0, not 0"),
+        ("datasets", "demo", f"{FIVE_LINES}tr: two\n", "or a mapping or null, not 'two'"),
     ],
 )
 def test_mistakes_in_other_files(elsewhere, kind, name, text, message):
@@ -185,19 +205,16 @@ def test_mistakes_in_other_files(elsewhere, kind, name, text, message):
 
 
 def test_own_data_in_five_lines(elsewhere):
-    elsewhere(
-        "datasets",
-        "mine",
-        "cohort: mine\n"
-        "source: {kind: series, folder: mine, pattern: 'series/{subject}.tsv'}\n"
-        "columns: {subject: id, site: site, label: diagnosis}\n"
-        "label: {positive: patient, negative: control}\n"
-        "rois: {expected: 100}\n",
-    )
+    elsewhere("datasets", "mine", FIVE_LINES)
     dataset = configuration(cohorts=["mine"]).datasets["mine"]
     assert dataset["source"]["participants"] == "participants.tsv"
     assert dataset["inclusion"]["min_frames"] == 60
     assert dataset["tr"] is None
+
+
+def test_repetition_times_by_site(elsewhere):
+    elsewhere("datasets", "mine", FIVE_LINES + "tr: {'1': 2.0, c: 2}\n")
+    assert configuration(cohorts=["mine"]).datasets["mine"]["tr"] == {"1": 2.0, "c": 2}
 
 
 def test_a_configuration_file_replaces_the_demo():

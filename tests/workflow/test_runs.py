@@ -1,6 +1,11 @@
 """What a real run checks first, leaves behind, and says when something is wrong."""
 
+import subprocess
+import sys
+
 import yaml
+
+from tests.tiny import DATASET, ROOT, make_lab
 
 NOISE = ("Traceback", "WorkflowError", "Exception")
 
@@ -67,6 +72,49 @@ def test_a_changed_label_file_names_the_regions_again_and_extracts_nothing(proje
     assert {job[0] for job in project.plan(*words)} == {"assemble"}
 
 
+def test_a_changed_table_that_is_joined_extracts_again(project):
+    dataset = project.folder / "config/datasets/mine.yaml"
+    dataset.write_text(
+        "cohort: mine\n"
+        "source:\n"
+        "  kind: series\n"
+        "  folder: mine\n"
+        "  pattern: 'series/{subject}.tsv'\n"
+        "  tables:\n"
+        "    - {file: tables/diagnoses.csv, subject: id, columns: [diagnosis]}\n"
+        "    - {file: tables/not-there-yet.csv, subject: id, columns: [age]}\n"
+        "columns: {subject: id, site: site, label: diagnosis}\n"
+        "label: {positive: patient, negative: control}\n"
+        "rois: {expected: 100}\n"
+    )
+    further = project.folder / "data/mine/tables/diagnoses.csv"
+    further.parent.mkdir(parents=True)
+    (project.folder / "data/mine/participants.tsv").write_text("")
+    further.write_text("one\n")
+    words = ("results/cohorts/mine/series.h5", "--config", "cohorts=[mine]", "experiments=[main]")
+    done = project.snakemake(*words, "--cores", "1")
+    assert done.returncode == 0, done.stdout
+    assert project.plan(*words) == set()
+    further.write_text("two\n")
+    assert {job[0] for job in project.plan(*words)} == {"candidates", "extract", "assemble"}
+
+
+def test_repetition_times_of_sites_that_are_spelt_differently(tmp_path):
+    lab = make_lab(tmp_path / "lab")
+    dataset = lab.folder / "config/datasets/tiny.yaml"
+    check = [sys.executable, ROOT / "scripts/check_cohort.py", dataset, "--data-dir"]
+    check = [*map(str, check), str(lab.folder / "data")]
+    for site, code in (("Site_1", 1), ("site1", 0)):
+        times = {"site0": 2.0, site: 2.5, "a site of the whole study": 3.0}
+        dataset.write_text(yaml.safe_dump({**DATASET, "tr": times}))
+        done = lab.snakemake("results/cohorts/tiny/candidates.tsv", "--cores", "1")
+        assert done.returncode == code, done.stdout
+        checked = subprocess.run(check, cwd=ROOT, capture_output=True, text=True)
+        assert checked.returncode == code, checked.stderr
+        for said in (done.stdout, checked.stdout):
+            assert ("tiny names 'Site_1', which is 'site1' in column 'site'" in said) == bool(code)
+
+
 def test_planned_methods_can_be_planned_and_not_run(project):
     for name in ("future", "later"):
         path = project.folder / f"config/methods/{name}.yaml"
@@ -114,6 +162,36 @@ def test_a_single_file_does_not_replace_the_report(after_demo):
     done = after_demo.snakemake("results/splits/demo/loso.json", "--cores", "1", "--force")
     assert done.returncode == 0, done.stdout
     assert report.read_bytes() == before
+
+
+def test_the_report_lies_beside_the_results_that_it_shows(after_demo):
+    usual = after_demo.folder / "results/report.html"
+    usual.unlink()
+    (after_demo.folder / "results").rename(after_demo.folder / "my results")
+    words = ("--cores", "2", "--config", "results=my results")
+    done = after_demo.snakemake(*words)
+    assert done.returncode == 0, done.stdout
+    report = after_demo.folder / "my results/report.html"
+    assert "Performance comparison" in report.read_text()
+    assert not usual.parent.exists()
+    done = after_demo.snakemake("--report", "a new folder/page.html", *words)
+    assert done.returncode == 0, done.stdout
+    assert (after_demo.folder / "a new folder/page.html").exists()
+    report.unlink()
+    report.mkdir()
+    said = sentence(after_demo.snakemake(*words))
+    assert said.startswith("error: my results/report.html could not be written: Is a directory;")
+
+
+def test_results_that_cannot_be_written(project):
+    (project.folder / "plain").write_text("")
+    # In /proc nobody can make a folder, root included; a plan does not try.
+    for results, modes in (("plain", "n1"), ("plain/below", "n1"), ("/proc/brio", "1")):
+        for mode in modes:
+            words = ("-n",) if mode == "n" else ("--cores", mode)
+            said = sentence(project.snakemake(*words, "--config", f"results={results}"))
+            assert said.startswith(f"error: {results} could not be written: ")
+            assert said.endswith("name another folder with '--config results=…'\n")
 
 
 def test_a_failed_job_leaves_no_report_and_can_be_repeated(project):

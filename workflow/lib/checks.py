@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from brio_core.errors import BrioError
+from brio_core.methods.settings import check_ranges
 from workflow.lib.cells import experiment_cells
 from workflow.lib.files import ConfigurationError, find, names, shown
 from workflow.lib.schema import suggestion
@@ -96,6 +98,10 @@ def _check_settings(values: dict, common: dict, where: str) -> None:
             raise ConfigurationError(
                 f"{where}: {key!r} must be like {common[key]!r}, not {value!r}{hint}"
             )
+    try:
+        check_ranges(values, where)
+    except BrioError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def check_variants(configuration: "Configuration", where: str) -> None:

@@ -3,6 +3,9 @@
 import atexit
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 RAW_DATA_RULES = ("candidates", "extract", "assemble")
 REPORTED_RULES = ("table", "figure", "index")
+# What the profiles ask for, which cannot know the 'results' of the configuration.
+USUAL_REPORT = Path("results/report.html")
 
 
 def prepare(workflow, configuration: "Configuration", paths: "Paths") -> None:
@@ -29,19 +34,54 @@ def prepare(workflow, configuration: "Configuration", paths: "Paths") -> None:
     """
     if not workflow.is_main_process:
         return
+    _check_results(paths)
     create_report = workflow.create_report
 
-    def create_report_of_results(**settings) -> None:
+    def create_report_of_results(*, report_settings=None, **others) -> None:
         after_run = workflow.scheduler is not None
         if after_run and (workflow.dryrun or not _shows_something(workflow)):
             return
-        create_report(**settings)
+        # Other reporters than Snakemake's own need no path.
+        asked = getattr(report_settings, "path", None)
+        if asked is None:
+            create_report(report_settings=report_settings, **others)
+            return
+        report = _report_path(Path(asked), paths)
+        with _unwritable_in_one_sentence(report):
+            report.parent.mkdir(parents=True, exist_ok=True)
+            create_report(report_settings=replace(report_settings, path=report), **others)
 
     workflow.create_report = create_report_of_results
     if workflow.output_settings.dryrun:
         # Snakemake leaves the folder of --directory before Python exits.
         results = Path(paths.results).absolute()
         atexit.register(costs.print_costs, workflow, configuration, results)
+
+
+def _check_results(paths: "Paths") -> None:
+    """Stop if a file stands where the results should, before Snakemake looks for them there."""
+    with _unwritable_in_one_sentence(paths.results), suppress(FileNotFoundError):
+        os.stat(paths.run_config)
+
+
+def _report_path(asked: Path, paths: "Paths") -> Path:
+    """The report lies beside the results that it shows, unless the user wants it elsewhere."""
+    return Path(paths.results) / asked.name if asked == USUAL_REPORT else asked
+
+
+@contextmanager
+def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # A file elsewhere, which could not be read say, is another matter.
+        culprit = Path(error.filename or path)
+        if not (culprit.is_relative_to(path) or Path(path).is_relative_to(culprit)):
+            raise
+        sys.exit(
+            f"error: {path} could not be written: {error.strerror or error}; make it writable, or "
+            "name another folder with '--config results=…'"
+        )
 
 
 def _shows_something(workflow) -> bool:
@@ -60,9 +100,10 @@ def prepare_run(workflow, configuration: "Configuration", paths: "Paths") -> Non
     problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
     if problems and not workflow.touch:
         sys.exit("\n".join(problems))
-    write_run_config(configuration, paths)
-    if hands_over:
-        write_jobs(workflow, configuration, paths)
+    with _unwritable_in_one_sentence(paths.results):
+        write_run_config(configuration, paths)
+        if hands_over:
+            write_jobs(workflow, configuration, paths)
 
 
 def _missing_data(configuration: "Configuration", cohorts: set[str]) -> list[str]:

@@ -21,6 +21,13 @@ def table_path(dataset: dict, data_dir: str) -> Path:
     return Path(data_dir) / source["folder"] / source.get("participants", _PHENOTYPES)
 
 
+def subject_tables(dataset: dict, data_dir: str) -> list[str]:
+    """The table of subjects and those that are joined to it, as far as they are there."""
+    folder = Path(data_dir) / dataset["source"]["folder"]
+    further = [folder / table["file"] for table in dataset["source"].get("tables", ())]
+    return [str(path) for path in (table_path(dataset, data_dir), *further) if path.is_file()]
+
+
 def atlas_files(dataset: dict, data_dir: str) -> list[str]:
     """The files that name and place the regions of series, where the dataset has any."""
     folder, rois = Path(data_dir) / dataset["source"]["folder"], dataset["rois"]

@@ -33,7 +33,7 @@ from workflow.lib.outputs import (
     planned_cells,
 )
 from workflow.lib.paths import TABLE_FORMATS
-from workflow.lib.sources import DEMO, atlas_files, described, source_files, table_path
+from workflow.lib.sources import DEMO, atlas_files, described, source_files, subject_tables
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
@@ -65,14 +65,14 @@ def code(*names):
 
 
 def raw_data(wildcards):
-    """What a change of should be noticed: the demo that is made here, or the list of subjects.
+    """What a change of should be noticed: the demo that is made here, or the tables of subjects.
 
-    Absent files are left out, so that a plan can be made before the data are there.
+    Absent files are left out, so that a plan can be made before the data are there. Scans are left
+    out too: there are too many files to look at in every plan.
     """
     if wildcards.cohort == DEMO:
         return rules.make_demo.output.folder
-    table = table_path(CONFIG.datasets[wildcards.cohort], CONFIG.settings["data_dir"])
-    return str(table) if table.is_file() else []
+    return subject_tables(CONFIG.datasets[wildcards.cohort], CONFIG.settings["data_dir"])
 
 
 def dataset_json(wildcards):
