@@ -6,8 +6,8 @@ from typing import Any, ClassVar, get_args, get_origin
 from brio_core.errors import BrioError
 
 POSITIVE = ("epochs", "batch_size", "subjects_per_cell", "sites_per_batch", "subjects_per_site",
-            "learning_rate", "hidden", "layers", "density", "temperature")  # fmt: skip
-NOT_NEGATIVE = ("patience", "weight_decay", "final_learning_rate", "warmup_epochs")
+            "hidden", "layers", "density", "temperature")  # fmt: skip
+NOT_NEGATIVE = ("patience", "learning_rate", "weight_decay", "final_learning_rate", "warmup_epochs")
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ def test_permuting_subjects_changes_nothing_beyond_rounding():
         ({"lamda": 1.0}, "unknown setting 'lamda'"),
         ({"epochs": "many"}, "should be int"),
         ({"epochs": 0}, "epochs is 0, but must be above 0"),
-        ({"learning_rate": -0.01}, "learning_rate is -0.01, but must be above 0"),
+        ({"learning_rate": -0.01}, "learning_rate is -0.01, but must not be below 0"),
         ({"patience": -3}, "patience is -3, but must not be below 0"),
     ],
 )
