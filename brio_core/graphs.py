@@ -1,6 +1,7 @@
 """Graphs made of connectivity: BRIO's fixed support and the baselines' own edges."""
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -53,12 +54,29 @@ def propagation_support(fc: Tensor, site: Tensor, density: float = 0.20) -> Tens
     -------
     bool (P, P)
     """
-    n_rois = fc.shape[-1]
-    rows, columns = torch.triu_indices(n_rois, n_rois, 1, device=site.device)
-    per_site = [true_median(fc[site == one][:, rows, columns].abs(), 0) for one in site.unique()]
-    median = per_site[0].new_zeros(n_rois, n_rois)
-    median[rows, columns] = true_median(torch.stack(per_site), 0)
-    return symmetric_top(median + median.T, density)
+    sites = (upper_triangle(fc[site == one]) for one in site.unique())
+    return support_of_edges(sites, fc.shape[-1], density)
+
+
+def support_of_edges(sites: Iterable[Tensor], n_rois: int, density: float) -> Tensor:
+    """The support S from the edges (N_e, P (P - 1) / 2) of one site after another."""
+    median = true_median(torch.stack([true_median(edges.abs(), 0) for edges in sites]), 0)
+    return symmetric_top(median[edge_places(n_rois, median.device)], density)
+
+
+def upper_triangle(matrices: Tensor) -> Tensor:
+    """The entries (..., P (P - 1) / 2) above the diagonal."""
+    n_rois = matrices.shape[-1]
+    row, column = torch.triu_indices(n_rois, n_rois, 1, device=matrices.device)
+    return matrices[..., row, column]
+
+
+def edge_places(n_rois: int, device: torch.device | str = "cpu") -> Tensor:
+    """Where the entries of a symmetric matrix (P, P) lie among its edges; 0 on the diagonal."""
+    row, column = torch.triu_indices(n_rois, n_rois, 1, device=device)
+    places = torch.zeros(n_rois, n_rois, dtype=torch.int64, device=device)
+    places[row, column] = torch.arange(len(row), device=device)
+    return places + places.T
 
 
 def inverse_root(degree: Tensor) -> Tensor:

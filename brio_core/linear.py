@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from brio_core.cohort import TrainView
+from brio_core.graphs import upper_triangle
 from brio_core.layers import newton
 from brio_core.layers.blocks import replace_columns
 from brio_core.layers.linear import Path, logistic_path
@@ -108,41 +109,43 @@ class TrainFeatures:
 
 
 class StandardisedEdges(LinearMethod):
-    """Fisher-z FC of every pair of ROIs, standardised on training subjects."""
+    """What is read of the Fisher-z FC of all pairs of ROIs, standardised on training subjects."""
 
     def __init__(self, settings: Settings, n_rois: int, n_sites: int) -> None:
-        n_edges = n_rois * (n_rois - 1) // 2
-        super().__init__(settings, n_rois, n_sites, n_edges)
-        self.register_buffer("mean", torch.zeros(n_edges))
-        self.register_buffer("scale", torch.zeros(n_edges))
+        n_features = self.n_read(settings, n_rois)
+        super().__init__(settings, n_rois, n_sites, n_features)
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("scale", torch.zeros(n_features))
+
+    @staticmethod
+    def n_read(settings: Settings, n_rois: int) -> int:
+        """The number of values that :meth:`read` gives."""
+        return n_rois * (n_rois - 1) // 2
+
+    def read(self, edges: Tensor) -> Tensor:
+        """What is standardised of edges (B, P (P - 1) / 2)."""
+        return edges
 
     def features(self, inputs: Features) -> Features:
         return {"edges": upper_triangle(inputs["fc"])}
 
     def design(self, subjects: "TrainFeatures", table: Tensor) -> None:
         def fill(rows: slice, features: Features) -> None:
-            table[rows] = features["edges"]
+            table[rows] = self.read(features["edges"])
 
-        def standardise(columns: slice, edges: Tensor) -> Tensor:
-            mean, scale = mean_and_scale(edges)
+        def standardise(columns: slice, values: Tensor) -> Tensor:
+            mean, scale = mean_and_scale(values)
             self.mean[columns], self.scale[columns] = mean, scale
-            return (edges - mean).mul_(scale)
+            return (values - mean).mul_(scale)
 
         subjects.each(fill)
         replace_columns(table, standardise)
 
     def represent(self, features: Features) -> Tensor:
-        return (features["edges"] - self.mean) * self.scale
+        return (self.read(features["edges"]) - self.mean) * self.scale
 
 
 def mean_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
     """Mean of every column and one over its deviation, which is zero for a constant column."""
     mean, deviation = values.mean(0), values.std(0, correction=0)
     return mean, torch.where(deviation > CONSTANT, 1 / deviation.clamp(min=CONSTANT), 0.0)
-
-
-def upper_triangle(matrices: Tensor) -> Tensor:
-    """The entries (..., P (P - 1) / 2) above the diagonal."""
-    n_rois = matrices.shape[-1]
-    row, column = torch.triu_indices(n_rois, n_rois, 1, device=matrices.device)
-    return matrices[..., row, column]

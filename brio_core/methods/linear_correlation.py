@@ -1,9 +1,71 @@
-"""l2 logistic regression on Fisher-z FC: what every method has to be compared with."""
+"""l2 logistic regression on Fisher-z FC: what every method has to be compared with.
 
-from brio_core.linear import StandardisedEdges
+Read in part, it tells how much of FC can reach a network like BRIO: the edges of the propagation
+support alone, or the three numbers per ROI that BRIO's nodes begin with.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from brio_core.cohort import TrainView
+from brio_core.graphs import edge_places, node_descriptor, support_of_edges, upper_triangle
+from brio_core.linear import LogisticSettings, StandardisedEdges
+from brio_core.methods.settings import check_choice
+
+EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
+
+
+@dataclass(frozen=True)
+class LinearCorrelationSettings(LogisticSettings):
+    """``reads``: all ``edges``, those on the ``support`` S, or BRIO's node ``descriptors`` on S.
+
+    ``density`` is that of the support, which the fold's training subjects give.
+    """
+
+    reads: str
+    density: float
+
+    def __post_init__(self) -> None:
+        check_choice("reads", self.reads, (EDGES, SUPPORT, DESCRIPTORS))
 
 
 class LinearCorrelation(StandardisedEdges):
-    """Standardised upper-triangle edges and one weight per edge."""
+    """Standardised upper-triangle edges, or what is read of them, and one weight for each."""
 
     name = "linear-correlation"
+    Settings = LinearCorrelationSettings
+
+    def __init__(self, settings: LinearCorrelationSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        if settings.reads != EDGES:
+            self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
+
+    @staticmethod
+    def n_read(settings: LinearCorrelationSettings, n_rois: int) -> int:
+        if settings.reads == DESCRIPTORS:
+            return 3 * n_rois
+        return StandardisedEdges.n_read(settings, n_rois)
+
+    def prepare(self, train: TrainView) -> None:
+        if self.settings.reads != EDGES:
+            sites = (_edges(train, train.site == one) for one in train.site.unique())
+            self.support.copy_(support_of_edges(sites, self.n_rois, self.settings.density))
+        super().prepare(train)
+
+    def read(self, edges: Tensor) -> Tensor:
+        if self.settings.reads == SUPPORT:
+            # An edge outside is constant, so that it gets no weight.
+            return edges * upper_triangle(self.support)
+        if self.settings.reads == DESCRIPTORS:
+            fc = edges[..., edge_places(self.n_rois, edges.device)]
+            return node_descriptor(fc, self.support).flatten(-2)
+        return edges
+
+
+def _edges(train: TrainView, subjects: Tensor) -> Tensor:
+    """Edges of some training subjects; their features where the folds share them."""
+    if train.features is None:
+        return upper_triangle(train.fc[subjects])
+    return train.features["edges"][subjects]

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from brio_core.cohort import TrainView
+from brio_core.graphs import upper_triangle
 from brio_core.layers import krylov
 from brio_core.layers.linear import Path, balanced_weights, ridge_grid
-from brio_core.linear import StandardisedEdges, is_exact, upper_triangle
+from brio_core.linear import StandardisedEdges, is_exact
 from brio_core.methods.base import Features
 from brio_core.methods.settings import Settings
 from brio_core.sources import Sources

@@ -1,6 +1,7 @@
 """BRIO's own promises: the factor model, anchoring, qualification, variants."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch.nn import functional
 from brio_core.connectivity import fisher_z_connectivity
 from brio_core.errors import BrioError
 from brio_core.gradient import GradientFit
+from brio_core.graphs import node_descriptor
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.resampling import block_indices, clipped_block_length, resampling_keys
@@ -236,3 +238,45 @@ def test_scales_of_the_first_embeddings_and_queries():
     assert stretched <= one.keys()
     for name, value in one.items():
         torch.testing.assert_close(other[name], 4 * value if name in stretched else value)
+
+
+class TestStandardisedDescriptors:
+    def module(self, fc=None):
+        cohort, table = make_cohort()
+        cohort = cohort if fc is None else replace(cohort, fc=fc)
+        problem, _ = make_problem("brio", cohort, table, standardise_descriptors=True)
+        return problem, problem.module(problem.folds[0])
+
+    def test_training_subjects_have_mean_0_and_deviation_1_at_every_roi(self):
+        problem, module = self.module()
+        fold = problem.folds[0]
+        fc = torch.as_tensor(problem.cohort.fc)
+        found = module.features({"fc": fc})["descriptor"].double()
+        plain = node_descriptor(fc, module.support).double()
+        train = plain[fold.train]
+        deviation = train.std(0, correction=0)
+        expected = torch.where(deviation > 1e-12, (plain - train.mean(0)) / deviation, 0)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            found[fold.train].mean(0), torch.zeros(10, 3).double(), atol=1e-5, rtol=0
+        )
+
+    def test_only_training_subjects_count(self):
+        problem, module = self.module()
+        fc = problem.cohort.fc.copy()
+        others = np.setdiff1d(np.arange(len(fc)), problem.folds[0].train)
+        fc[others] = 3 * fc[others] + 1
+        _, changed = self.module(fc)
+        assert torch.equal(module.descriptor_mean, changed.descriptor_mean)
+        assert torch.equal(module.descriptor_scale, changed.descriptor_scale)
+
+    def test_they_train_through_all_phases(self):
+        problem, _ = self.module()
+        fit = GradientFit(problem, problem.folds, BUDGET)
+        fit.run(lambda fit: None, "test")
+        usual = GradientFit(make_problem("brio")[0], problem.folds, BUDGET)
+        usual.run(lambda fit: None, "test")
+        weights = "encoder.enter.weight"
+        assert fit.stack.parameters[weights].isfinite().all()
+        assert not torch.equal(fit.stack.parameters[weights], usual.stack.parameters[weights])
+        assert "descriptor_mean" not in usual.stack.buffers

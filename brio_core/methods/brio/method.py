@@ -10,6 +10,7 @@ from brio_core.cohort import TrainView
 from brio_core.errors import BrioError
 from brio_core.folds import FoldStack
 from brio_core.graphs import node_descriptor, propagation_support, signed_graph
+from brio_core.linear import mean_and_scale
 from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
@@ -28,7 +29,9 @@ class BrioSettings(GradientSettings):
     """Names as in the paper; ``without`` removes one part: RS, TR, SM, SF or QG.
 
     ``restart_after_warmup`` lets the optimiser forget its moments when alignment begins: those of
-    warm-up know nothing of the gradients that come then.
+    warm-up know nothing of the gradients that come then. ``standardise_descriptors`` gives node
+    descriptors mean 0 and deviation 1 over the fold's training subjects, each at its ROI: as they
+    are, they differ much less between subjects than ROI embeddings do between ROIs.
     """
 
     density: float
@@ -42,6 +45,7 @@ class BrioSettings(GradientSettings):
     assignment_iterations: int
     query_scale: float
     roi_scale: float
+    standardise_descriptors: bool
     reestimates: int
     refresh_interval: int
     warmup_epochs: int
@@ -93,6 +97,9 @@ class Brio(GradientMethod):
         self.factor_map = FactorMap(s.hidden, self.factor_dim)
         self.head = nn.Linear(s.total_factor_dim, 1)
         self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
+        if s.standardise_descriptors:
+            self.register_buffer("descriptor_mean", torch.zeros(n_rois, 3))
+            self.register_buffer("descriptor_scale", torch.zeros(n_rois, 3))
         # The anchored assignment; zero until warm-up ends.
         self.register_buffer("anchored", torch.zeros(s.factors, n_rois))
         self.register_buffer("weight_matrix", torch.zeros(n_sites, n_sites, 2, s.factors))
@@ -108,6 +115,12 @@ class Brio(GradientMethod):
     def prepare(self, train: TrainView) -> None:
         support = propagation_support(train.fc, train.site, self.settings.density)
         self.support.copy_(support)
+        if self.settings.standardise_descriptors:
+            chunks = train.chunks(GRAPHS_AT_ONCE)
+            described = torch.cat([node_descriptor(chunk["fc"], support) for chunk in chunks])
+            mean, scale = mean_and_scale(described.double().flatten(1))
+            self.descriptor_mean.copy_(mean.view(-1, 3))
+            self.descriptor_scale.copy_(scale.view(-1, 3))
 
     def features(self, inputs: Features) -> Features:
         """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
@@ -115,10 +128,13 @@ class Brio(GradientMethod):
         if kernels.usable(fc):
             from brio_core.kernels.signed import signed_features
 
-            graph, descriptor = signed_features(fc, self.support[None])
-            return {"graph": graph[0], "descriptor": descriptor[0]}
-        graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
-        return {"graph": graph, "descriptor": node_descriptor(fc, self.support)}
+            graph, descriptor = (one[0] for one in signed_features(fc, self.support[None]))
+        else:
+            graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
+            descriptor = node_descriptor(fc, self.support)
+        if self.settings.standardise_descriptors:
+            descriptor = (descriptor - self.descriptor_mean) * self.descriptor_scale
+        return {"graph": graph, "descriptor": descriptor}
 
     def assign(self) -> Tensor:
         """The assignment that queries and ROI identities give now."""
