@@ -78,6 +78,17 @@ def test_sweeps_are_shortened_by_variants():
     assert {cell.variant for cell in experiment_cells(resolved, "ablations")} == {"brio"}
 
 
+def test_the_linear_model_on_what_brio_is_given_needs_no_other_configuration():
+    resolved = configuration()
+    cells = experiment_cells(resolved, "linear-inputs")
+    assert {cell[1:] for cell in cells} == {
+        ("loso", name, 0)
+        for name in ("linear-correlation", "linear-support", "linear-descriptors", "brio")
+    }
+    reads = [resolved.train_params(cell.variant)["settings"].get("reads") for cell in cells]
+    assert sorted(filter(None, reads)) == ["descriptors", "edges", "support"]
+
+
 def test_a_figure_per_cohort_shows_that_cohort():
     resolved = configuration("paper")
     names = output_names(resolved, "figures", ("diagnostics",))
