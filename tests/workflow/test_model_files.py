@@ -34,7 +34,7 @@ def test_models_are_read_either_way(tmp_path, compress):
     path = tmp_path / "models.pt"
     settings = {"penalties": [1.0]}
     content = {
-        "format": MODEL_FORMAT, "version": MODEL_VERSION, "method": "linear-correlation",
+        "format": MODEL_FORMAT, "version": MODEL_VERSION, "method": "linear-tangent",
         "settings": settings, "n_rois": 4, "folds": ["A"], "n_sites": [3],
         "states": [{"weight": torch.arange(1000.0)}], "chosen": [{}],
     }  # fmt: skip
