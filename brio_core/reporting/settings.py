@@ -7,6 +7,7 @@ import pandas as pd
 import yaml
 
 from brio_core.errors import BrioError
+from brio_core.reporting.remarks import remarks
 from brio_core.reporting.tables import Cell, Row, Table
 
 COLUMNS = ("concerns", "part", "file", "choice", "value", "key", "remark")
@@ -29,23 +30,6 @@ def read_yaml(path: str | Path) -> dict:
         raise BrioError(f"{path} does not exist; run the workflow once, which writes it") from None
     except yaml.YAMLError as error:
         raise BrioError(f"{path} is not valid YAML ({error}); correct it") from None
-
-
-def remarks(path: str | Path) -> dict[str, str]:
-    """The comment behind each setting of ``presets.common``, where there is one."""
-    text = Path(path).read_text(encoding="utf-8")
-    node = yaml.compose(text)
-    for name in ("presets", "common"):
-        node = next((value for key, value in node.value if key.value == name), None)
-        if node is None:
-            return {}
-    lines = text.splitlines()
-    found = {}
-    for key, value in node.value:
-        rest = lines[value.end_mark.line][value.end_mark.column :]
-        if rest.lstrip().startswith("#"):
-            found[key.value] = rest.lstrip().lstrip("# ")
-    return found
 
 
 def open_choices(

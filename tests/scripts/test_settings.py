@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from brio_core.reporting.settings import COLUMNS, remarks, settings_tables
+from brio_core.reporting.remarks import remarks
+from brio_core.reporting.settings import COLUMNS, settings_tables
 from tests.scripts.standins import ROOT, run_program, write_run_config
 
 METHODS = ROOT / "config" / "methods"

@@ -47,6 +47,11 @@ def test_second_run_has_nothing_to_do(after_demo):
     assert "Nothing to be done" in done.stdout
 
 
+def test_a_remark_on_a_setting_changes_the_page_about_settings(after_demo):
+    after_demo.edit("config/methods/brio.yaml", "# sd of initial queries", "# deviation of queries")
+    assert rules_of(after_demo.plan()) == SETTINGS | {"index", "all"}
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "variant"),
     [

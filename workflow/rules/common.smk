@@ -8,6 +8,7 @@ from functools import partial
 
 from brio_core.code_version import code_version, program_version
 from brio_core.errors import BrioError
+from brio_core.reporting.remarks import remarks
 from workflow.lib.cells import (
     Cell,
     experiment_cells,
@@ -204,11 +205,26 @@ def resolved_version(wildcards):
     return hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest()
 
 
+def remarks_version(wildcards):
+    """Changes with the comments that the page about settings shows."""
+    found = {name: remarks(find("methods", name)) for name in used_methods()}
+    return hashlib.sha256(as_json(found).encode()).hexdigest()
+
+
+def _typed(value):
+    """A value of --config as one would type it."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_typed, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}: {_typed(part)}' for key, part in value.items())}}}"
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
 def command_line(*targets):
     """How a page says that it was made."""
     files = [f"--configfile {shlex.quote(shown(path))}" for path in workflow.overwrite_configfiles]
     words = workflow.config_settings.config
-    changes = [shlex.quote(f"{key}={value}") for key, value in words.items()]
+    changes = [shlex.quote(f"{key}={_typed(value)}") for key, value in words.items()]
     changes = ["--config", *changes] if changes else []
     return " ".join(["snakemake", *targets, "--cores all", *files, *changes])
 

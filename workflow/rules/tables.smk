@@ -114,6 +114,7 @@ rule settings:
         config=PATHS.run_config,
         resolved=resolved_version,
         methods=list(used_methods().values()),
+        remarks=remarks_version,
         stated=lambda wildcards: as_json(
             {name: CONFIG.methods[name]["stated"] for name in used_methods()}
         ),
