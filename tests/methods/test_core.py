@@ -10,7 +10,7 @@ from synthetic import make_cohort, make_problem, settings_of
 from brio_core.cohort import TrainView
 from brio_core.errors import BrioError
 from brio_core.gradient import GradientFit
-from brio_core.linear import upper_triangle
+from brio_core.graphs import upper_triangle
 from brio_core.methods.base import Batch
 from brio_core.methods.core import Core, scaffold
 from brio_core.methods.core.scaffold import Group, resamples, scaffold_statistics, site_groups
