@@ -14,6 +14,7 @@ from brio_core.errors import BrioError
 from brio_core.gradient import GradientFit
 from brio_core.graphs import node_descriptor
 from brio_core.methods.brio import Brio
+from brio_core.methods.brio.factors import Assignment
 from brio_core.methods.brio.qualification import qualify
 from brio_core.resampling import block_indices, clipped_block_length, resampling_keys
 
@@ -238,6 +239,20 @@ def test_scales_of_the_first_embeddings_and_queries():
     assert stretched <= one.keys()
     for name, value in one.items():
         torch.testing.assert_close(other[name], 4 * value if name in stretched else value)
+
+
+def test_wider_queries_or_embeddings_part_the_factors_at_the_start():
+    def shared(query_scale, roi_scale):
+        """Mean cosine between factors as weights over regions."""
+        torch.manual_seed(0)
+        embedding = roi_scale * torch.randn(200, 16)
+        rows = Assignment(4, 16, 32, 0.1, 60, query_scale)(embedding).detach()
+        rows = rows / rows.norm(dim=1, keepdim=True)
+        return ((rows @ rows.T).sum() - 4).item() / 12
+
+    found = [shared(*scales) for scales in ((0.3, 0.25), (0.3, 1.0), (0.3, 2.0), (1.0, 1.0))]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 0.7 and found[-1] < 0.2
 
 
 class TestStandardisedDescriptors:

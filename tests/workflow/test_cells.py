@@ -89,6 +89,31 @@ def test_the_linear_model_on_what_brio_is_given_needs_no_other_configuration():
     assert sorted(filter(None, reads)) == ["descriptors", "edges", "support"]
 
 
+def test_a_variant_that_its_method_is_already_is_left_out():
+    def found(experiment, **words):
+        cells = experiment_cells(configuration(variants="all", **words), experiment)
+        return {cell.variant for cell in cells}
+
+    for experiment in ("open-settings", "confirmation"):
+        usual = found(experiment)
+        narrow = found(experiment, overrides={"brio": {"query_scale": 0.3}})
+        assert {"brio", "brio-query0.3"} <= usual and "brio-query1" not in usual
+        assert usual ^ narrow == {"brio-query0.3", "brio-query1"}, "and nothing else"
+    other = {"brio": {"reestimates": 16}}
+    assert found("sensitivity") - found("sensitivity", overrides=other) == {"brio-k16"}
+    assert found("presets", preset="published") == found("presets"), "rows of every method stay"
+
+
+def test_the_second_look_at_a_setting_has_other_seeds_than_the_search():
+    resolved = configuration("abide-cc200-settings")
+    search, again = (experiment_cells(resolved, name) for name in ("open-settings", "confirmation"))
+    assert {cell.variant for cell in again} == {"brio", "brio-query1"}
+    assert {cell.seed for cell in again}.isdisjoint(cell.seed for cell in search)
+    assert resolved.train_params("brio")["settings"]["query_scale"] == 0.3, "where it began"
+    shipped = configuration().train_params("brio")["settings"]
+    assert shipped["query_scale"] == resolved.train_params("brio-query1")["settings"]["query_scale"]
+
+
 def test_a_figure_per_cohort_shows_that_cohort():
     resolved = configuration("paper")
     names = output_names(resolved, "figures", ("diagnostics",))

@@ -46,6 +46,13 @@ def test_the_document_on_abide_can_be_planned(project):
     assert ("table", "presets") not in jobs, "its section is left out"
 
 
+def test_the_document_on_open_settings_can_be_planned(project):
+    jobs = project.plan("document", "--configfile", "config/abide-cc200-settings.yaml")
+    assert {("table", "open-settings"), ("table", "confirmation"), ("document",)} <= jobs
+    trained = {job[3] for job in jobs if job[0] == "train"}
+    assert all(name.startswith("brio") for name in trained), trained
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -94,10 +101,12 @@ def test_a_document_of_a_real_run(tmp_path):
     text = (lab.results / "documents/tiny.md").read_text()
     assert f"AUC {100 * auc:.1f}, the paper 70.9." in text
     assert "(tiny/tiny.png)" in text and (lab.results / "documents/tiny/tiny.png").exists()
-    done = lab.snakemake("document", "--cores", "2", "--config", "untrained=skip")
+    words = ("--config", "untrained=skip", "documents=[tiny]")
+    done = lab.snakemake("document", "--cores", "2", *words)
     assert done.returncode == 0, done.stdout
     again = (lab.results / "documents/tiny.md").read_text()
-    assert "--config untrained=skip" in again.splitlines()[0], "how the page was made"
+    made = "--config untrained=skip 'documents=[tiny]'`"
+    assert made in again.splitlines()[0], "how the page was made, as one would type it"
     assert again.splitlines()[1:] == text.splitlines()[1:], "nothing was missing"
     page.write_text("{{ value tiny linear-correlation auk }}\n")
     done = lab.snakemake("document", "--cores", "2")
