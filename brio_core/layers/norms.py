@@ -15,10 +15,13 @@ class NodeNorm(nn.BatchNorm1d):
 
 
 class MaskedNorm(nn.BatchNorm1d):
-    """BatchNorm of rows (B, d) whose statistics count only those that are ``present`` (B,)."""
+    """BatchNorm of rows (B, d) whose statistics count only those that are ``present`` (B,).
 
-    def forward(self, hidden: Tensor, present: Tensor) -> Tensor:
-        if not self.training:
+    All are where nothing else is said.
+    """
+
+    def forward(self, hidden: Tensor, present: Tensor | None = None) -> Tensor:
+        if present is None or not self.training:
             return super().forward(hidden)
         weight = present.to(self.weight.dtype)[:, None]
         count = weight.sum()

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     Under the ``balanced`` and ``sites`` samplers the rows are ordered as (site, class, subject),
     under ``episodes`` as (site, subject) with the sites in the order in which they were drawn.
     Under ``sites`` and ``everyone`` a row may be a stand-in for a subject that does not exist: its
-    site is -1, and no loss may count it.
+    site is -1, and neither a loss nor a norm may count it.
     """
 
     features: Features

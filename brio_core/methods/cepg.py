@@ -5,9 +5,6 @@ sentence on it. This is a design of ours after that sentence, and its results ar
 A GCN's representation h is split by a gate into a shared part z = g h, which the classifier
 reads, and an environment part s = (1 - g) h, from which a second head tells sites apart. Sites
 guide learning through a penalty on features whose class contrast differs between them.
-
-Departure: stand-ins for subjects that a small site does not have count in the batch norms of the
-backbone, as in CORAL, and in no loss.
 """
 
 from dataclasses import dataclass
@@ -104,12 +101,13 @@ class Cepg(Gcn):
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s = self.settings
-        represented = self._encode(batch.features, batch.key)
+        represented = self._encode(batch.features, batch.key, batch.site >= 0)
         shared, rest = self.split(represented)
         members = membership(batch.site, self.n_sites)
         risks = self.site_risks(self.head(shared), batch.label, members)
         risk = mean_over(risks, members.sum(0) > 0)
-        loss, logs = risk, {"risk": risk, "gate": self.gate(represented).sigmoid().mean()}
+        gates = site_means(self.gate(represented).sigmoid().mean(-1), members)
+        loss, logs = risk, {"risk": risk, "gate": mean_over(gates, members.sum(0) > 0)}
         if s.lambda_environment > 0:
             logs["environment"] = site_cross_entropy(self.environment_head(rest), members)
             loss = loss + s.lambda_environment * logs["environment"]

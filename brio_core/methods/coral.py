@@ -3,9 +3,6 @@
 The penalty compares covariances of the representation, with the paper's ``1 / (4 d^2)``. The
 covariance in the GOOD and BrainOOD benchmarks lacks a factor n, so that it also penalises
 different means; ours does that only when ``mean_term`` asks for it.
-
-Departure: where a site has fewer subjects of a class than a batch has places, stand-ins fill them.
-No loss counts a stand-in, but the batch norms of the backbone do.
 """
 
 from dataclasses import dataclass
@@ -40,7 +37,7 @@ class Coral(Gcn):
     Settings = CoralSettings
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        represented = self._encode(batch.features, batch.key)
+        represented = self._encode(batch.features, batch.key, batch.site >= 0)
         logits = self.head(represented).squeeze(-1)
         members = membership(batch.site, self.n_sites)
         moments = site_moments(represented, members)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from brio_core.graphs import normalised_adjacency, subject_graph
 from brio_core.layers.convolutions import DenseGcn
+from brio_core.layers.norms import MaskedNorm
 from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.settings import GradientSettings, check_choice
 from brio_core.randomness import dropout
@@ -44,7 +45,7 @@ class Gcn(GradientMethod):
         self.convolutions = nn.ModuleList(
             DenseGcn(before, after, bias=False) for before, after in pairwise(widths)
         )
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in widths[1:])
+        self.norms = nn.ModuleList(MaskedNorm(width) for width in widths[1:])
         self.head = nn.Linear(settings.hidden, 1)
 
     def features(self, inputs: Features) -> Features:
@@ -65,13 +66,18 @@ class Gcn(GradientMethod):
         logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
         return binary_cross_entropy(logits, batch.label), {}
 
-    def _encode(self, features: Features, key: Tensor | None) -> Tensor:
+    def _encode(
+        self, features: Features, key: Tensor | None, present: Tensor | None = None
+    ) -> Tensor:
+        """Graphs as vectors (B, d); norms count those that are ``present`` (B,), or all."""
         hidden = features["nodes"]
+        if present is not None:
+            present = present[:, None].expand(hidden.shape[:2]).flatten()
         last = len(self.convolutions) - 1
         for layer, (convolve, norm) in enumerate(zip(self.convolutions, self.norms)):
             hidden = convolve(hidden, features["operator"])
             # One statistic per channel over all nodes of the batch.
-            hidden = norm(hidden.flatten(0, 1)).view_as(hidden).relu()
+            hidden = norm(hidden.flatten(0, 1), present).view_as(hidden).relu()
             if key is not None and layer < last:
                 hidden = dropout(hidden, self.settings.dropout, key, stream=layer)
         return hidden.mean(-2)

@@ -3,9 +3,6 @@
 The dummy classifier w = 1 never exists: its gradient has a closed form. The authors chose their
 hyper-parameters on the test environment; here it chooses nothing. Products of gradients of
 two different environments, as in some published code, are not IRM and are not taken.
-
-Departure: stand-ins for subjects that a small site does not have count in the batch norms of the
-backbone, as in CORAL, and in no loss.
 """
 
 from dataclasses import dataclass
@@ -58,7 +55,8 @@ class Irm(Gcn):
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s = self.settings
-        logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
+        represented = self._encode(batch.features, batch.key, batch.site >= 0)
+        logits = self.head(represented).squeeze(-1)
         members = membership(batch.site, self.n_sites)
         risk = mean_site_risk(logits, batch.label, members)
         estimate = irm_penalty if s.estimator == "squared" else irm_penalty_of_halves

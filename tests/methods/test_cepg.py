@@ -80,7 +80,7 @@ def test_predictions_have_no_site():
 
 def test_what_each_loss_trains():
     module, batch = make()
-    shared, _ = module.split(module._encode(batch.features, batch.key))
+    shared, _ = module.split(module._encode(batch.features, batch.key, batch.site >= 0))
     members = membership(batch.site, SITES)
     backbone = {"convolutions", "norms", "gate"}
     _, logs = module.loss(batch, GUIDED)
@@ -93,7 +93,7 @@ def test_what_each_loss_trains():
 def test_without_weights_the_update_is_erm_with_mean_site_risk():
     module, batch = make(lambda_guide=0.0, lambda_environment=0.0)
     found = torch.autograd.grad(module.loss(batch, GUIDED)[0], list(module.parameters()))
-    shared, _ = module.split(module._encode(batch.features, batch.key))
+    shared, _ = module.split(module._encode(batch.features, batch.key, batch.site >= 0))
     risk = functional.binary_cross_entropy_with_logits(
         module.head(shared).squeeze(-1), LABEL.float(), reduction="none"
     )
@@ -112,7 +112,7 @@ def test_the_guide_joins_after_a_fifth_of_the_epochs_and_checkpoints_with_it():
 
 def test_gap_freezes_the_site_head_in_the_penalty_and_trains_it_on_constants():
     module, batch = make(guide="gap")
-    shared, _ = module.split(module._encode(batch.features, batch.key))
+    shared, _ = module.split(module._encode(batch.features, batch.key, batch.site >= 0))
     members = membership(SITE, SITES)
     # A head that knows the sites well, so that every gap is open.
     risks = module.site_risks(module.head(shared), LABEL, members) + 10

@@ -62,7 +62,8 @@ def test_without_weight_it_is_the_mean_risk_over_sites():
         """The same network under nothing but the per-site averaged risk."""
 
         def loss(self, batch, phase):
-            logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
+            represented = self._encode(batch.features, batch.key, batch.site >= 0)
+            logits = self.head(represented).squeeze(-1)
             members = membership(batch.site, self.n_sites)
             return mean_site_risk(logits, batch.label, members), {}
 
