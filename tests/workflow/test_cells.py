@@ -99,6 +99,9 @@ def test_a_variant_that_its_method_is_already_is_left_out():
         narrow = found(experiment, overrides={"brio": {"query_scale": 0.3}})
         assert {"brio", "brio-query0.3"} <= usual and "brio-query1" not in usual
         assert usual ^ narrow == {"brio-query0.3", "brio-query1"}, "and nothing else"
+    assert {cell.variant for cell in experiment_cells(configuration(), "confirmation")} == {
+        "brio", "brio-query0.3"
+    }, "the demo has both"  # fmt: skip
     other = {"brio": {"reestimates": 16}}
     assert found("sensitivity") - found("sensitivity", overrides=other) == {"brio-k16"}
     assert found("presets", preset="published") == found("presets"), "rows of every method stay"
