@@ -1,5 +1,6 @@
 """Several processes work one plan off: each job once, and all of them end together."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -85,15 +86,23 @@ def test_a_failure_does_not_stop_the_others(machine):
     assert err.splitlines()[-1] == f"error: 1 jobs have failed, see above; the first is {names[1]}"
 
 
+def open_files(process):
+    """What a process has open; descriptors come and go while they are looked at."""
+    found, folder = [], f"/proc/{process}/fd"
+    with contextlib.suppress(FileNotFoundError):
+        for link in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(Path(os.readlink(f"{folder}/{link}")))
+    return found
+
+
 def holder(process, name):
     """The child of a process that has claimed a job."""
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         for child in path.read_text().split():
-            for link in Path(f"/proc/{child}/fd").glob("*"):
-                # Descriptors come and go while they are looked at.
-                path = Path(os.path.realpath(link))
+            for path in open_files(child):
                 if str(path).endswith(name) and path.read_text().endswith("begun"):
                     return int(child)
         time.sleep(0.02)
