@@ -8,11 +8,15 @@ def main() -> None:
     arguments = experiment_options(__doc__, "summaries", "runs", planned=True).parse_args()
 
     from brio_core.reporting.checkpoints import checkpoint_rows, checkpoint_table
+    from brio_core.reporting.comparison import REFERENCE
     from brio_core.reporting.results import read_summaries
     from brio_core.reporting.results_table import with_planned
     from brio_core.reporting.writing import write_table
 
-    rows = checkpoint_rows(read_summaries(arguments.summaries), arguments.runs)
+    summaries = read_summaries(arguments.summaries)
+    rows = checkpoint_rows(
+        summaries, arguments.runs, arguments.experiment.get("reference", REFERENCE)
+    )
     table = checkpoint_table(rows, arguments.experiment, arguments.planned, arguments.datasets)
     write_table(arguments.out_prefix, with_planned(rows, arguments.planned), table)
 

@@ -18,11 +18,13 @@ SHARES = ("validation_auc", "validation_crossed", "validation_luck", "validation
 DIFFERENCE = "validation_difference"
 
 
-def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> pd.DataFrame:
+def checkpoint_rows(
+    summaries: pd.DataFrame, folders: Sequence[str | Path], reference: str = REFERENCE
+) -> pd.DataFrame:
     """One row per cohort, protocol and variant: means over the folds of all seeds.
 
-    ``validation_difference`` is the crossed AUC minus BRIO's in the same folds of the same seeds,
-    ``validation_difference_se`` its standard error over folds.
+    ``validation_difference`` is the crossed AUC minus that of the ``reference``, a variant, in the
+    same folds of the same seeds, ``validation_difference_se`` its standard error over folds.
     """
     identity = list(IDENTITY)
     tested = summaries.drop_duplicates(identity[:3])[[*identity[:3], "auc_mean"]]
@@ -30,16 +32,16 @@ def checkpoint_rows(summaries: pd.DataFrame, folders: Sequence[str | Path]) -> p
     folds = pd.DataFrame((fold for folder in folders for fold in _folds(folder)), columns=columns)
     groups = folds.groupby(identity, sort=False)
     rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
-    rows = rows.join(_differences(folds), on=identity[:3])
+    rows = rows.join(_differences(folds, reference), on=identity[:3])
     return in_paper_order(rows.reset_index().merge(tested, how="left", on=identity[:3]))
 
 
-def _differences(folds: pd.DataFrame) -> pd.DataFrame:
+def _differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Crossed AUC against the reference, by cohort, protocol and variant."""
     place = ["cohort", "protocol", "fold"]
-    is_reference = folds["variant"] == REFERENCE
-    reference = folds[is_reference].rename(columns={"validation_crossed": "reference"})
-    by_seed = reference.set_index([*place, "seed"])["reference"]
+    is_reference = folds["variant"] == reference
+    own = folds[is_reference].rename(columns={"validation_crossed": "reference"})
+    by_seed = own.set_index([*place, "seed"])["reference"]
     others = folds[~is_reference]
     # An exact fit has no seed: it is compared with all of the reference's.
     exact = others["selected_epoch"].isna()
@@ -105,9 +107,10 @@ def crossed(curve: pd.DataFrame, first_epoch: int) -> float:
 
 def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:
     """What :func:`checkpoint_rows` found, cohorts one below the other."""
+    minus = f"Minus {_label(rows, experiment.get('reference', REFERENCE))}"
     columns = (
         "Method", "Seeds", "Epochs trained", "Chosen epoch", "Validation AUC, chosen",
-        "Validation AUC, crossed", "Minus BRIO", "Luck of choosing", "Validation AUC, last epoch",
+        "Validation AUC, crossed", minus, "Luck of choosing", "Validation AUC, last epoch",
         "Test AUC",
     )  # fmt: skip
     return Table(
@@ -119,7 +122,7 @@ def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datase
             "AUC in %, epochs and validation as means over folds and seeds. Chosen: the epoch (for "
             "linear models, the penalty) with the best mean AUC of the validation sites. Crossed: "
             "the AUC of one validation site at the epoch that the other would have chosen, as a "
-            "mean over both ways; no site helps to choose what it judges. Minus BRIO: of the "
+            f"mean over both ways; no site helps to choose what it judges. {minus}: of the "
             "crossed AUC, in the same folds and seeds (linear models have one for all), ± its "
             "standard error over folds as if no two had a validation site in common. Luck: chosen "
             "minus crossed. Last epoch: no choice at all. Test AUC: as in the tables of results.",
@@ -130,6 +133,12 @@ def checkpoint_table(rows: pd.DataFrame, experiment: dict, planned: dict, datase
         ),
         section="training",
     )
+
+
+def _label(rows: pd.DataFrame, variant: str) -> str:
+    """What the tables call a variant; where it was not run, its name."""
+    labels = rows.loc[rows["variant"] == variant, "label"]
+    return variant.upper() if labels.empty else labels.iloc[0]
 
 
 def _cells(part: pd.DataFrame) -> list[Cell]:

@@ -29,13 +29,13 @@ def write_trained(root, variant, courses, seed=0, first_epoch=3) -> Path:
     return write_course(root, variant, courses, seed, first_epoch, {"epochs": 12}, words)
 
 
-def checkpoint_table(root, folders, settings=(("demo", "loso"),), variants=()):
+def checkpoint_table(root, folders, settings=(("demo", "loso"),), variants=(), **words):
     summary = root / "loso.csv"
     done = run_program("summarise", "--runs", *folders, "--experiment", "main", "--out", summary)
     assert done.returncode == 0, done.stderr
     return run_program(
         "checkpoint_table", "--summaries", summary, "--runs", *folders,
-        "--experiment", json.dumps({"title": "T", "caption": "C"}),
+        "--experiment", json.dumps({"title": "T", "caption": "C"} | words),
         "--planned", json.dumps({"settings": settings, "variants": variants}),
         "--out-prefix", root / "checkpoints",
     )  # fmt: skip
@@ -114,6 +114,18 @@ def test_differences_are_those_of_the_same_folds_and_seeds(tmp_path):
     assert error["irm"] == pytest.approx(np.std([-0.05, 0, 0], ddof=1) / 3**0.5)
     assert pd.isna(mean["brio"])
     assert " | +1.7 ± 1.7 | " in (tmp_path / "checkpoints.md").read_text()
+
+
+def test_a_table_may_compare_with_another_variant(tmp_path):
+    folders = [
+        write_trained(tmp_path, "brio", (LONG, CUT, TIED)),
+        write_trained(tmp_path, "gsat", (CUT, CUT, CUT)),
+    ]
+    assert checkpoint_table(tmp_path, folders, reference="gsat").returncode == 0
+    mean = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")["validation_difference"]
+    assert mean["brio"] == pytest.approx(-0.05 / 3) and pd.isna(mean["gsat"])
+    text = (tmp_path / "checkpoints.md").read_text()
+    assert "| Minus GSAT |" in text and "Minus BRIO" not in text
 
 
 def test_an_exact_fit_is_compared_with_all_seeds(made):

@@ -1,7 +1,7 @@
 """Which cells experiments consist of, and which tables and figures are made of them."""
 
 from tests.workflow.test_configuration import configuration
-from workflow.lib.cells import experiment_cells
+from workflow.lib.cells import experiment_cells, own_name
 from workflow.lib.documents import document_files
 from workflow.lib.outputs import item, item_cells, output_inputs, output_names, planned
 from workflow.lib.paths import Paths
@@ -115,6 +115,15 @@ def test_the_second_look_at_a_setting_has_other_seeds_than_the_search():
     assert resolved.train_params("brio")["settings"]["query_scale"] == 0.3, "where it began"
     shipped = configuration().train_params("brio")["settings"]
     assert shipped["query_scale"] == resolved.train_params("brio-query1")["settings"]["query_scale"]
+
+
+def test_the_second_round_compares_with_the_setting_that_the_first_chose():
+    searched = configuration("abide-cc200-settings")
+    cells = experiment_cells(searched, "second-round")
+    reference = item(searched, "tables", "second-round")["reference"]
+    assert own_name(searched, reference) == "brio-query1" in {cell.variant for cell in cells}
+    assert own_name(configuration(), reference) == "brio", "which is what BRIO is by default"
+    assert own_name(configuration(), "brio-k2") == "brio-k2"
 
 
 def test_a_figure_per_cohort_shows_that_cohort():

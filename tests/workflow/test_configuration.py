@@ -176,6 +176,19 @@ def test_broken_yaml_names_the_line(tmp_path):
             "title: M\ncells: [{}]\noutputs: {tables: [{name: main-loso}]}\n",
             "'main-loso' in outputs.tables is also an output of experiment 'main'",
         ),
+        (
+            "experiments",
+            "mine",
+            "title: M\ncells: [{}]\n"
+            "outputs: {tables: [{name: a, program: checkpoint_table, reference: brio-k3}]}\n",
+            "unknown variant 'brio-k3'",
+        ),
+        (
+            "experiments",
+            "mine",
+            "title: M\ncells: [{}]\noutputs: {tables: [{name: a, reference: brio}]}\n",
+            "table 'a' has a 'reference', which only checkpoint_table takes; take it out",
+        ),
         ("datasets", "demo", "cohort: demo\nsource: {kind: bids}\n", "key 'columns' is missing"),
         (
             "datasets",

@@ -72,17 +72,16 @@ def _variants(configuration: "Configuration", wanted: str | list) -> list[str]:
         for name in wanted
         if configuration.variants[name][0] in methods
         and (allowed == "all" or name in methods or name in allowed)
-        and not _is_another_name(configuration, name)
+        and own_name(configuration, name) == name
     ]
 
 
-def _is_another_name(configuration: "Configuration", variant: str) -> bool:
-    """Whether a variant is what its method is already, by default or by an override."""
+def own_name(configuration: "Configuration", variant: str) -> str:
+    """The variant, or its method if that is the same already, by default or by an override."""
     method = configuration.variants[variant][0]
-    if variant == method:
-        return False
     own, usual = (configuration.train_params(name) for name in (variant, method))
-    return all(own[key] == usual[key] for key in ("settings", "search"))
+    is_method = all(own[key] == usual[key] for key in ("settings", "search"))
+    return method if is_method else variant
 
 
 def published_variant(method: str) -> str:

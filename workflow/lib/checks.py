@@ -147,14 +147,24 @@ def check_experiments(configuration: "Configuration", where: str) -> None:
                         f"{place}: {item['name']!r} in outputs.{kind} is also an output of "
                         f"experiment {other!r}"
                     )
-                shown_variants = item.get("variants", [])
-                _check_words(shown_variants, configuration.variants, f"{place}: unknown variant")
+                named = [*item.get("variants", []), *_reference(item, place)]
+                _check_words(named, configuration.variants, f"{place}: unknown variant")
     for name in configuration.settings["experiments"]:
         if not experiment_cells(configuration, name):
             raise ConfigurationError(
                 f"{where}: experiment {name!r} has nothing to run with these cohorts and methods; "
                 "take it out of 'experiments'"
             )
+
+
+def _reference(item: dict, place: str) -> list[str]:
+    """The variant that a table compares others with, if it names one."""
+    if "reference" in item and item["program"] != "checkpoint_table":
+        raise ConfigurationError(
+            f"{place}: table {item['name']!r} has a 'reference', which only checkpoint_table "
+            "takes; take it out"
+        )
+    return [item["reference"]] if "reference" in item else []
 
 
 def _check_words(words: str | list, known, problem: str) -> None:

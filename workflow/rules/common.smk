@@ -14,6 +14,7 @@ from workflow.lib.cells import (
     experiment_cells,
     experiment_settings,
     foreign_cells,
+    own_name,
     summary_cells,
 )
 from workflow.lib.documents import (
@@ -145,7 +146,10 @@ def input_options(kind, name):
 
 def heading(kind, name):
     entry = item(CONFIG, kind, name)
-    return {key: entry[key] for key in ("title", "caption")}
+    words = {key: entry[key] for key in ("title", "caption")}
+    if "reference" in entry:
+        words["reference"] = own_name(CONFIG, entry["reference"])
+    return words
 
 
 def table_options(wildcards):
