@@ -14,7 +14,7 @@ IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
 PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-browser test-cluster test-faults test-fuzz lint format bench readme-picture clean
+.PHONY: help venv demo test test-slow test-browser test-cluster test-faults test-fuzz lint format bench pages readme-picture clean
 
 help: ## list these targets
 	@echo "usage: make TARGET"
@@ -65,6 +65,9 @@ bench: $(READY) ## time planning, training and their parts; results go to docs/b
 	        | tee "docs/benchmarks/$(DEVICE)-$$name.md" || exit 1; done; \
 	    for name in planning extraction; do echo "== $$name"; \
 	        python "benchmarks/$$name.py" | tee "docs/benchmarks/$$name.md" || exit 1; done
+
+pages: $(READY) ## fill in docs/results again from its templates and the tables beside the pages
+	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
 
 readme-picture: ## take the README's pictures from the last demo run
 	cp results/figures/main-loso.png docs/images/demo-unseen-sites.png

@@ -1,17 +1,19 @@
 """Documents: templates in Markdown, filled in from the tables and figures of a run."""
 
 import argparse
-import shutil
 from pathlib import Path
 
 from brio_core import cli
 
-ROOT = Path(__file__).resolve().parents[1]
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--templates", nargs="+", type=Path, required=True, metavar="MD")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--templates", nargs="+", type=Path, metavar="MD")
+    what.add_argument(
+        "--again", nargs="+", type=Path, metavar="MD",
+        help="pages to be filled in again from the tables and figures beside them",
+    )  # fmt: skip
     parser.add_argument(
         "--tables", nargs="*", default=[], metavar="CSV", help="each with its .json beside it"
     )
@@ -25,28 +27,25 @@ def main() -> None:
     parser.add_argument(
         "--command", default="scripts/document.py", help="how the page says that it was made"
     )
-    parser.add_argument("--out-dir", type=Path, required=True)
+    parser.add_argument("--out-dir", type=Path, help="where pages of templates go")
     arguments = parser.parse_args()
+    if arguments.templates and not arguments.out_dir:
+        parser.error("--templates needs --out-dir")
 
-    from brio_core.files import atomic, write_text
-    from brio_core.reporting.document import Sources, render
-    from brio_core.reporting.templates import needed, read_template
+    from brio_core.files import write_text
+    from brio_core.reporting.document import Sources
+    from brio_core.reporting.pages import Made, fill, fill_again, write_page
 
-    sources = Sources(arguments.tables, arguments.figures)
-    pages = {}
     # All are filled in before one is written.
-    for path in arguments.templates:
-        # A path is looked for in the working directory first, then in the repository.
-        file = path if path.exists() else ROOT / path
-        parts = read_template(file, arguments.experiments, arguments.left_out, str(path))
-        used = needed(parts, sources.tables, sources.figures)["figures"]
-        pages[path] = render(parts, sources, path.stem), used
-    for path, (text, used) in pages.items():
-        for name in used:
-            with atomic(arguments.out_dir / path.stem / f"{name}.png") as temporary:
-                shutil.copyfile(sources.figures[name], temporary)
-        made = f"<!-- Made by `{arguments.command}` from {path}: change that, not this page. -->"
-        write_text(arguments.out_dir / path.name, f"{made}\n\n{text}")
+    if arguments.again:
+        pages = {path: fill_again(path) for path in arguments.again}
+        for path, page in pages.items():
+            write_text(path, page.text)
+        return
+    sources = Sources(arguments.tables, arguments.figures)
+    words = (arguments.experiments, arguments.left_out, arguments.command)
+    for page in [fill(Made(str(path), *words), sources) for path in arguments.templates]:
+        write_page(page, arguments.out_dir)
 
 
 if __name__ == "__main__":

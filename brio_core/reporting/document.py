@@ -40,7 +40,7 @@ class Sources:
 
 
 def render(parts: list, sources: Sources, folder: str) -> str:
-    """The text of a template's ``parts``; its figures lie in ``folder`` beside it."""
+    """The text of a template's ``parts``; tables and figures lie in ``folder`` beside it."""
     return "".join(
         _filled(part, sources, folder) if isinstance(part, Place) else part for part in parts
     )
@@ -54,7 +54,7 @@ def _filled(place: Place, sources: Sources, folder: str) -> str:
         return f"![{alt}]({folder}/{name}.png)\n\n*{caption}*"
     if place.kind == "table":
         table = Table.of(read_json(sources.tables[name].with_suffix(".json"), "title", "rows"))
-        text = markdown(table).rstrip("\n")
+        text = markdown(table).rstrip("\n") + f"\n\n[{name}.csv]({folder}/{name}.csv)"
         summary = f"<summary>{markdown_text(table.title)}</summary>"
         return f"<details>{summary}\n\n{text}\n\n</details>" if table.folded else text
     rows = sources.rows(name)

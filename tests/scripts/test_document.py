@@ -123,8 +123,8 @@ def test_tables_and_figures(filled):
     text = filled("Before.\n\n{{ table main-loso }}\n\n{{ figure main-loso }}\n\nAfter.\n")
     assert text == (
         "Before.\n\n**Unseen sites**\n\nAll.\n\n| Method | AUC |\n| --- | ---: |\n| *Ours* |  |\n"
-        "| BRIO | **70.5** ± 1.0 |\n\n![Dots \\[1\\].](page/main-loso.png)\n\n*Who\\_is where.*\n\n"
-        "After.\n"
+        "| BRIO | **70.5** ± 1.0 |\n\n[main-loso.csv](page/main-loso.csv)\n\n"
+        "![Dots \\[1\\].](page/main-loso.png)\n\n*Who\\_is where.*\n\nAfter.\n"
     )
     text = filled("{{ table paper_vs_ours }}")
     assert text.startswith("<details><summary>Paper\\_and ours</summary>\n\n**Paper")
@@ -195,11 +195,41 @@ def test_the_program_writes_pages_with_their_figures(tmp_path, sources, run_scri
     assert result.returncode == 0, result.stderr
     text = (out / "page.md").read_text()
     assert text.startswith("<!-- Made by `snakemake x` from ") and "\n\nAUC 70.5\n" in text
-    picture = sources.figures["main-loso"]
-    assert (out / "page/main-loso.png").read_bytes() == picture.read_bytes()
+    for file in (sources.figures["main-loso"], *(tmp_path.glob("main-loso.*"))):
+        if file.suffix in (".png", ".csv", ".json"):
+            assert (out / "page" / file.name).read_bytes() == file.read_bytes()
+    assert not (out / "page/comparison.csv").exists(), "which the page does not use"
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert run_script("document", *words).returncode == 0
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_page_is_filled_in_again_from_what_lies_beside_it(tmp_path, sources, run_script):
+    template, out = tmp_path / "page.md", tmp_path / "documents"
+    places = "{{ table main-loso }}\n\n{{ figure main-loso }}\n\n{{ if main }}x{{ end }}"
+    template.write_text(f"{places}\n\nAUC {{{{ value comparison gcn p score=acc }}}}\n")
+    tables, figures = sources.tables.values(), sources.figures.values()
+    run_script("document", "--templates", template, "--tables", *tables, "--figures", *figures,
+               "--experiments", "main", "--left-out", "presets", "--command", "snakemake x",
+               "--out-dir", out)  # fmt: skip
+    for file in (*tables, *figures):
+        file.unlink()
+    page = out / "page.md"
+    first = page.read_text()
+    assert "[main-loso.csv](page/main-loso.csv)" in first
+    page.write_text("edited by hand")
+    assert run_script("document", "--again", page).returncode == 0
+    assert page.read_text() == first
+    template.write_text("p = {{ value comparison gcn p score=acc }}\n")
+    assert run_script("document", "--again", page).returncode == 0
+    assert page.read_text().endswith("\n\np = 0.040\n")
+    (out / "page/page.json").unlink()
+    result = run_script("document", "--again", page)
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"error: {page} has no tables in {out / 'page'} to be filled in from; make it with "
+        "'snakemake document'\n"
+    )
 
 
 def test_a_mistake_leaves_nothing_half_written(tmp_path, sources, run_script):
