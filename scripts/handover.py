@@ -164,7 +164,6 @@ def _run(worker: "Worker", arguments: argparse.Namespace) -> None:
             words += ["--memory-mb", str(arguments.memory_mb)]
         if job.program == "train":
             words += ["--checkpoint-seconds", str(arguments.checkpoint_seconds)]
-            words += ["--beside", str(arguments.processes - 1)]
         return words
 
     if arguments.processes > 1:

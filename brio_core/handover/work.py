@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from brio_core import interrupts
 from brio_core.errors import BrioError
-from brio_core.files import read_json
+from brio_core.files import read_json, write_json
 from brio_core.handover.claims import Claims
 from brio_core.handover.lifetime import (
     TimeIsUp,
@@ -194,8 +194,22 @@ class Worker:
         seconds = read_json(self._root / job.folder / "meta.json")["seconds"]
         self._seconds[job.kind] = max(seconds, self._seconds.get(job.kind, 0.0))
 
+    def _beside(self) -> int:
+        """How many processes work here beside this one, in this call or in others."""
+        at_work = sum(map(self.claims.is_held, self._unfinished))
+        return max(self._processes, at_work) - 1
+
+    def _note_beside(self, job: Job, before: int) -> None:
+        """Another call may have begun while the job was at work."""
+        if (now := self._beside()) > before:
+            path = self._root / job.folder / "meta.json"
+            write_json(path, read_json(path) | {"beside": now})
+
     def _run_one(self, job: Job, more: Sequence[str], deadline: float) -> None:
         words = [*self._plan.words(job, self._root), *more]
+        beside = self._beside()
+        if job.program == "train":
+            words += ["--beside", str(beside)]
         begun = time.monotonic()
         like_a_new_process()
         # As Snakemake does with a folder that a job makes: nothing older may stay in it.
@@ -217,6 +231,8 @@ class Worker:
             self.claims.fail()
         else:
             seconds = time.monotonic() - begun
+            if job.program == "train":
+                self._note_beside(job, beside)
             self._finish(job)
             self.look_again()
             left = len(self.waiting) - 1

@@ -14,8 +14,10 @@ import pytest
 from handed_over import make_home, take, train_job
 
 from brio_core.files import read_json
-from brio_core.handover.plan import prepare
+from brio_core.handover.claims import Claims
+from brio_core.handover.plan import prepare, read_plan
 from brio_core.handover.processes import describe_ends
+from brio_core.handover.work import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,6 +74,29 @@ def test_two_processes_do_what_one_does(places, programs):
     assert (places / "home/results" / names[1] / "models.pt").exists()
     code, out, err = work(folder)
     assert (code, out, err) == (0, "", ""), "nothing is left"
+
+
+def test_other_calls_on_the_machine_count_too(machine, programs, monkeypatch):
+    folder = machine([train_job(f"gcn-{n}") for n in range(4)])
+    root, names = folder / "results", [f"runs/toy/loso/gcn-{n}/seed-0" for n in range(4)]
+    other, train = Claims(root, "another call"), programs["train"].main
+
+    def main(words):
+        if names[0] in " ".join(words):
+            assert other.take(names[3]), "the other call begins while the first job is at work"
+        if names[2] in " ".join(words):
+            other.release()
+        train(words)
+
+    monkeypatch.setattr(programs["train"], "main", main)
+    worker = Worker(read_plan(folder / "plan.json"), root, programs, without=["gcn-3"])
+    worker.run(100, lambda job: [])
+    assert not worker.failed
+    found = [read_json(root / name / "meta.json")["beside"] for name in names[:3]]
+    assert found == [1, 1, 1]
+    alone = Worker(read_plan(folder / "plan.json"), root, programs)
+    alone.run(100, lambda job: [])
+    assert read_json(root / names[3] / "meta.json")["beside"] == 0
 
 
 def test_a_failure_does_not_stop_the_others(machine):
