@@ -16,6 +16,7 @@ def test_pages_are_what_their_templates_and_tables_give(page):
 
 
 def test_tables_beside_pages_hold_no_subjects():
+    assert PAGES
     for page in PAGES:
         for table in page.with_suffix("").glob("*.csv"):
             columns = table.read_text(encoding="utf-8").partition("\n")[0].split(",")
