@@ -8,12 +8,11 @@ def main() -> None:
     arguments = experiment_options(__doc__, "summaries", "runs", planned=True).parse_args()
 
     from brio_core.reporting.presets import preset_rows, preset_table
-    from brio_core.reporting.results import read_meta, read_summaries
+    from brio_core.reporting.results import read_summaries
     from brio_core.reporting.writing import write_table
 
-    metas = [read_meta(folder) for folder in arguments.runs]
-    planned = arguments.planned["variants"]
-    rows = preset_rows(read_summaries(arguments.summaries), metas, planned)
+    summaries = read_summaries(arguments.summaries)
+    rows = preset_rows(summaries, arguments.runs, arguments.planned["variants"])
     table = preset_table(rows, arguments.experiment, arguments.datasets)
     write_table(arguments.out_prefix, rows, table)
 

@@ -29,7 +29,7 @@ def checkpoint_rows(
     identity = list(IDENTITY)
     tested = summaries.drop_duplicates(identity[:3])[[*identity[:3], "auc_mean"]]
     columns = [*identity, "seed", "fold", *EPOCHS, *SHARES]
-    folds = pd.DataFrame((fold for folder in folders for fold in _folds(folder)), columns=columns)
+    folds = pd.DataFrame((fold for folder in folders for fold in choices(folder)), columns=columns)
     groups = folds.groupby(identity, sort=False)
     rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
     rows = rows.join(_differences(folds, reference), on=identity[:3])
@@ -59,7 +59,7 @@ def _differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
     return found.agg(**{DIFFERENCE: "mean", f"{DIFFERENCE}_se": "sem"})
 
 
-def _folds(folder: str | Path) -> Iterator[dict]:
+def choices(folder: str | Path) -> Iterator[dict]:
     """What validation chose in every fold of a run.
 
     A method without epochs fits a path of penalties: it has a choice, but no course of training.

@@ -65,29 +65,46 @@ def test_one_seed_has_no_ensemble(ensembles):
     assert "–" in (ensembles[0] / "ensembles.md").read_text()
 
 
-def test_validation_prefers_a_preset(tmp_path):
-    good, bad = ("GCN (published)", "General GNNs", 2.5), ("GAT (published)", "General GNNs", 0.0)
-    folders = [
-        write_run(tmp_path, "gcn", method=("GCN", "General GNNs", 0.7)),
-        write_run(tmp_path, "gcn-published", method=good),
-        write_run(tmp_path, "gat", method=("GAT", "General GNNs", 0.7)),
-        write_run(tmp_path, "gat-published", method=bad),
-        write_run(tmp_path, "gin", method=("GIN", "General GNNs", 0.7)),
-        write_run(tmp_path, "linear-correlation"),
-    ]
-    for folder in folders:
-        meta = json.loads((folder / "meta.json").read_text())
-        meta["method"] = meta["variant"].removesuffix("-published")
-        level = {"gcn": 0.6, "gcn-published": 0.7, "gat": 0.6, "gat-published": 0.5}
-        for number, fold in enumerate(meta["folds"]):
-            fold["validation_auc"] = level.get(meta["variant"], 0.8) + 0.01 * number
-        (folder / "meta.json").write_text(json.dumps(meta))
+def set_validation(folder, epochs):
+    """Give every fold the same course of validation: the AUCs of its sites, epoch by epoch."""
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["method"] = meta["variant"].removesuffix("-published")
+    mean = [float(np.mean(sites)) for sites in epochs]
+    names = [f"validation_auc_{number + 1}" for number in range(len(epochs[0]))]
+    lines = [",".join(["fold,epoch,loss,validation_auc", *names])]
+    for fold in meta["folds"]:
+        best = int(np.argmax(mean))
+        fold |= {"epochs": len(epochs), "selected_epoch": best + 1, "validation_auc": mean[best]}
+        for epoch, sites in enumerate(epochs):
+            values = (epoch + 1, 0.6, mean[epoch], *sites)
+            lines.append(",".join([fold["name"], *map(str, values)]))
+    (folder / "history.csv").write_text("\n".join(lines) + "\n")
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
+# Two epochs each. Of the lucky one every site likes its own epoch, and the other's not at all.
+STEADY, BETTER = [[0.6, 0.6], [0.5, 0.5]], [[0.65, 0.65], [0.5, 0.5]]
+LUCKY = [[0.9, 0.5], [0.5, 0.9]]
+ONE_SITE, ONE_SITE_BETTER = [[0.6], [0.5]], [[0.7], [0.5]]
+
+
+def test_crossed_validation_prefers_a_preset(tmp_path):
+    courses = {
+        "gcn": STEADY, "gcn-published": LUCKY,
+        "gat": STEADY, "gat-published": BETTER,
+        "coral": ONE_SITE, "coral-published": ONE_SITE_BETTER,
+        "gin": STEADY, "linear-correlation": STEADY,
+    }  # fmt: skip
+    folders = []
+    for variant, course in courses.items():
+        folders.append(write_run(tmp_path, variant, method=(variant.upper(), "General GNNs", 0.7)))
+        set_validation(folders[-1], course)
     summary = tmp_path / "loso.csv"
     ok("summarise", "--runs", *folders, "--experiment", "presets", "--out", summary)
     prefix = tmp_path / "presets"
     variants = [
         {"variant": f"{name}{preset}", "method": name}
-        for name in ("gcn", "gat", "gin")
+        for name in ("gcn", "gat", "gin", "coral")
         for preset in ("", "-published")
     ] + [{"variant": "linear-correlation", "method": "linear-correlation"}]
     planned = json.dumps({"settings": [["demo", "loso"]], "variants": variants})
@@ -95,12 +112,23 @@ def test_validation_prefers_a_preset(tmp_path):
        "--out-prefix", prefix)  # fmt: skip
     rows = pd.read_csv(f"{prefix}.csv", keep_default_na=False).set_index("method")
     assert rows["preferred"].to_dict() == {
-        "gcn": "published", "gat": "common", "gin": "", "linear-correlation": ""
+        "gcn": "common", "gat": "published", "coral": "published", "gin": "",
+        "linear-correlation": "",
     }  # fmt: skip
+    assert float(rows.loc["gcn", "validation_published"]) == pytest.approx(0.7), "more luck"
+    assert float(rows.loc["gcn", "crossed_published"]) == pytest.approx(0.5)
+    assert float(rows.loc["gcn", "crossed_difference"]) == pytest.approx(-0.1)
+    assert float(rows.loc["gat", "crossed_difference"]) == pytest.approx(0.05)
+    assert rows.loc["coral", "crossed_difference"] == "", "nothing to cross"
     summaries = pd.read_csv(summary).set_index("variant")
-    assert float(rows.loc["gcn", "validation_published"]) == pytest.approx(0.73)
     assert float(rows.loc["gcn", "auc_published"]) == summaries.loc["gcn-published", "auc_mean"]
     assert rows.loc["linear-correlation", "validation_published"] == ""
     text = (tmp_path / "presets.md").read_text()
-    assert re.search(r"\| GIN \| [\d.]+ \| not run \| [\d.]+ \| not run \| – \|", text), text
-    assert re.search(r"\| Linear \(correlation\) \| [\d.]+ \| – \| [\d.]+ \| – \| – \|", text), text
+    lines = {
+        "GCN": "60.0 | 70.0 | **60.0** | 50.0 | -10.0 ± 0.0 | # | # | common",
+        "GIN": "60.0 | not run | 60.0 | not run | – | # | not run | –",
+        "LINEAR-CORRELATION": "60.0 | – | 60.0 | – | – | # | – | –",
+    }
+    for label, line in lines.items():
+        pattern = re.escape(f"| {label} | {line} |").replace(r"\#", r"[\d.]+")
+        assert re.search(pattern, text), text
