@@ -89,7 +89,16 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _pack_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--models", action="store_true", help="with the trained models")
+    parser.add_argument(
+        "--models", action="store_const", const=["*"], default=[], help="with the trained models"
+    )
+    parser.add_argument(
+        "--models-of",
+        nargs="+",
+        dest="models",
+        metavar="PATTERN",
+        help="with those of some: 'brio*'",
+    )
     parser.add_argument(
         "--part-size", type=float, default=math.inf, metavar="MB", help="several smaller files"
     )

@@ -1,6 +1,6 @@
 """Which finished results go back: those that no earlier archive holds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -27,28 +27,32 @@ def pack_new(
     programs: Mapping[str, ModuleType],
     out: Path,
     part_megabytes: float,
-    models: bool = False,
+    models: Sequence[str] = (),
     everything: bool = False,
 ) -> list[Path]:
-    """Pack finished jobs that no earlier call has packed; models only if they are wanted."""
+    """Pack finished jobs that no earlier call has packed; models of those that ``models`` match.
+
+    A cell that went without its models goes again when these are wanted.
+    """
     plan, record = read_plan(plan_path), plan_path.with_name(PACKED)
     before = read_json(record) if record.exists() and not everything else {}
-    finished = {job.folder: root / job.folder for job in plan.jobs}
-    for job in plan.unfinished(root, programs):
-        del finished[job.folder]
-    # The time of the last file tells a job that was done anew.
-    stamps = {name: (folder / "meta.json").stat().st_mtime for name, folder in finished.items()}
-    groups = {
-        name: [
-            folder / file
-            for file in result_names(name)
-            if (models or file != MODELS) and (folder / file).is_file()
-        ]
-        for name, folder in finished.items()
-        if before.get(name) != stamps[name]
-    }
+    unfinished = {job.folder for job in plan.unfinished(root, programs)}
+    groups, stamps = {}, {}
+    for job in plan.jobs:
+        if job.folder in unfinished:
+            continue
+        names = result_names(job.folder)
+        if not job.matches(models):
+            names = [name for name in names if name != MODELS]
+        files = [root / job.folder / name for name in names if (root / job.folder / name).is_file()]
+        # The time of the last file tells a job that was done anew.
+        own = {job.folder: (root / job.folder / "meta.json").stat().st_mtime}
+        own |= {f"{job.folder}/{MODELS}": own[job.folder] for file in files if file.name == MODELS}
+        if any(before.get(name) != stamp for name, stamp in own.items()):
+            groups[job.folder] = files
+            stamps |= own
     if not groups:
         return []
     parts = write_parts(groups, root, out, part_megabytes * 1e6)
-    write_json(record, before | {name: stamps[name] for name in groups})
+    write_json(record, before | stamps)
     return parts

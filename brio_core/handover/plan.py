@@ -5,6 +5,7 @@ import shutil
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 
@@ -45,6 +46,11 @@ class Job:
         """From JSON, which has no tuples."""
         values = {key: tuple(v) if isinstance(v, list) else v for key, v in record.items()}
         return cls(**values)
+
+    def matches(self, patterns: Iterable[str]) -> bool:
+        """By a part of the folder, such as the variant, or by the folder as a whole."""
+        names = [self.folder, *Path(self.folder).parts]
+        return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 @dataclass(frozen=True)

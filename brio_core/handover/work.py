@@ -6,7 +6,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 from uuid import uuid4
@@ -57,9 +56,7 @@ class Worker:
         self._stamps = {job.folder: self._stamp(job) for job in plan.jobs}
         self._unfinished = {job.folder: job for job in plan.unfinished(root, programs)}
         self.chosen = [
-            job
-            for job in plan.jobs
-            if (not only or _matches(job, only)) and not _matches(job, without)
+            job for job in plan.jobs if (not only or job.matches(only)) and not job.matches(without)
         ]
         self.waiting = [job for job in self.chosen if job.folder in self._unfinished]
         self.failed: list[Job] = []
@@ -245,9 +242,3 @@ class Worker:
 def _makers(job: Job) -> set[str]:
     """Folders of what it reads."""
     return {str(Path(name).parent) for name in job.inputs}
-
-
-def _matches(job: Job, patterns: Sequence[str]) -> bool:
-    """By a part of the folder, such as the variant, or by the folder as a whole."""
-    names = [job.folder, *Path(job.folder).parts]
-    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)

@@ -56,9 +56,17 @@ def test_the_next_plan_knows_what_cells_have_taken(places, programs):
 
 
 def test_models_are_brought_on_request(places, programs, capsys):
+    def models():
+        return {path.parent.parent.name for path in (places / "home/results").rglob("models.pt")}
+
     take(archive(places, programs), programs)
-    take(archive(places, programs, models=True, everything=True), programs)
-    assert len(list((places / "home/results").rglob("models.pt"))) == 2
+    assert archive(places, programs, models=["nothing"]) == []
+    take(archive(places, programs, models=["gcn-w*"]), programs)
+    assert models() == {"gcn-wide"}
+    assert "0 jobs taken, 1 were here already" in capsys.readouterr().out
+    assert archive(places, programs, models=["gcn-w*"]) == [], "not twice"
+    take(archive(places, programs, models=["*"], everything=True), programs)
+    assert models() == {"gcn-wide", "gcn"}
     assert "0 jobs taken, 3 were here already" in capsys.readouterr().out
 
 
