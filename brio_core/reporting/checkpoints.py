@@ -153,4 +153,6 @@ def with_error(row: pd.Series, name: str) -> str:
     """A difference in points and its standard error."""
     if pd.isna(row[name]):
         return "–"
-    return f"{100 * row[name]:+.1f} ± {percent(row[f'{name}_se'])}"
+    # Adding zero takes the sign from one that was rounded to zero.
+    points = round(100 * row[name], 1) + 0.0
+    return f"{points:+.1f} ± {percent(row[f'{name}_se'])}"
