@@ -35,6 +35,7 @@ def pack_new(
     A cell that went without its models goes again when these are wanted.
     """
     plan, record = read_plan(plan_path), plan_path.with_name(PACKED)
+    plan.check_patterns("--models-of", models)
     before = read_json(record) if record.exists() and not everything else {}
     unfinished = {job.folder for job in plan.unfinished(root, programs)}
     groups, stamps = {}, {}

@@ -49,8 +49,7 @@ class Job:
 
     def matches(self, patterns: Iterable[str]) -> bool:
         """By a part of the folder, such as the variant, or by the folder as a whole."""
-        names = [self.folder, *Path(self.folder).parts]
-        return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+        return any(_matches(self.folder, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,15 @@ class Plan:
     """Checksums of the files that no job of the plan makes."""
     seconds: dict[str, float]
     """The longest that jobs of a kind took so far, on a GPU where they use one."""
+
+    def check_patterns(self, option: str, patterns: Iterable[str]) -> None:
+        """Refuse a pattern that means no job, neither one to do nor one that is done."""
+        folders = (*self.done, *(job.folder for job in self.jobs))
+        for pattern in patterns if folders else ():
+            if not any(_matches(folder, pattern) for folder in folders):
+                raise BrioError(
+                    f"{option} {pattern!r} matches no job of the plan; 'work --list' shows them"
+                )
 
     def wanted(self, job: Job, root: Path, programs: Mapping[str, ModuleType]) -> Namespace:
         """Parsed arguments of a job whose folder of results is ``root``."""
@@ -125,6 +133,10 @@ class Plan:
             if more <= waiting:
                 return jobs
             waiting |= more
+
+
+def _matches(folder: str, pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in (folder, *Path(folder).parts))
 
 
 def read_plan(path: Path) -> Plan:

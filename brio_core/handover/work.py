@@ -49,6 +49,8 @@ class Worker:
     ) -> None:
         self._plan = plan
         self._root = root
+        plan.check_patterns("--only", only)
+        plan.check_patterns("--without", without)
         self._programs = programs
         self._processes = processes
         self.claims = Claims(root, call or uuid4().hex)

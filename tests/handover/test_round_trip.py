@@ -5,9 +5,11 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from handed_over import archive, diagnose_job, runs_at, take, train_job
 
 from brio_core.cell import run_cell
+from brio_core.errors import BrioError
 from brio_core.files import read_json, write_json
 from brio_core.handover.plan import Job, prepare, read_plan
 from brio_core.handover.work import Worker
@@ -60,7 +62,8 @@ def test_models_are_brought_on_request(places, programs, capsys):
         return {path.parent.parent.name for path in (places / "home/results").rglob("models.pt")}
 
     take(archive(places, programs), programs)
-    assert archive(places, programs, models=["nothing"]) == []
+    with pytest.raises(BrioError, match="--models-of 'gnc' matches no job of the plan"):
+        archive(places, programs, models=["gnc"])
     take(archive(places, programs, models=["gcn-w*"]), programs)
     assert models() == {"gcn-wide"}
     assert "0 jobs taken, 1 were here already" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import pytest
 from handed_over import make_home, train_job
 
 from brio_core import gradient, interrupts
+from brio_core.errors import BrioError
 from brio_core.handover import lifetime
 from brio_core.handover import work as working
 from brio_core.handover.plan import prepare
@@ -157,4 +158,6 @@ def test_a_lost_gpu_needs_a_new_process(machine, monkeypatch):
 def test_choice_by_patterns(machine):
     assert len(machine(only=["gcn*"]).chosen) == 3
     assert len(machine(only=["gcn-[01]"], without=["gcn-0"]).chosen) == 1
-    assert len(machine(only=["seed-1"]).chosen) == 0
+    for option in ("only", "without"):
+        with pytest.raises(BrioError, match=f"--{option} 'seed-1' matches no job of the plan"):
+            machine(**{option: ["gcn*", "seed-1"]})
