@@ -32,12 +32,12 @@ def checkpoint_rows(
     folds = pd.DataFrame((fold for folder in folders for fold in choices(folder)), columns=columns)
     groups = folds.groupby(identity, sort=False)
     rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
-    rows = rows.join(_differences(folds, reference), on=identity[:3])
+    rows = rows.join(differences(folds, reference), on=identity[:3])
     return in_paper_order(rows.reset_index().merge(tested, how="left", on=identity[:3]))
 
 
-def _differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Crossed AUC against the reference, by cohort, protocol and variant."""
+def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Crossed AUC of :func:`choices` against the reference, by cohort, protocol and variant."""
     place = ["cohort", "protocol", "fold"]
     is_reference = folds["variant"] == reference
     own = folds[is_reference].rename(columns={"validation_crossed": "reference"})

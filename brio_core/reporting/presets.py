@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from brio_core.reporting.blocks import blocks
-from brio_core.reporting.checkpoints import choices, with_error
+from brio_core.reporting.checkpoints import choices, differences, with_error
 from brio_core.reporting.results import in_paper_order, read_meta
 from brio_core.reporting.tables import NOT_RUN, Cell, Table, percent
 
@@ -55,20 +55,15 @@ def preset_rows(
 
 def _compare(folds: dict[str, pd.DataFrame], row: dict) -> dict:
     """Published minus common in the same folds of the same seeds, and which to prefer."""
-    unknown = {DIFFERENCE: None, f"{DIFFERENCE}_se": None}
     if len(folds) < len(PRESETS):
-        return {**unknown, "preferred": ""}
-    common, published = (
-        folds[preset].set_index(["seed", "fold"])["validation_crossed"] for preset in PRESETS
-    )
-    # Seeds first: folds are what another cohort would have others of.
-    by_fold = (published - common).groupby("fold").mean().dropna()
-    if by_fold.empty:
-        found, difference = unknown, row["validation_published"] - row["validation_common"]
-    else:
-        difference = by_fold.mean()
-        found = {DIFFERENCE: difference, f"{DIFFERENCE}_se": by_fold.sem()}
-    return {**found, "preferred": "published" if difference > 0 else "common"}
+        return {DIFFERENCE: None, f"{DIFFERENCE}_se": None, "preferred": ""}
+    found = differences(pd.concat(folds.values()), reference=row["method"])
+    difference, error = found.iloc[0]
+    better = difference
+    if pd.isna(difference):
+        better = row["validation_published"] - row["validation_common"]
+    preferred = "published" if better > 0 else "common"
+    return {DIFFERENCE: difference, f"{DIFFERENCE}_se": error, "preferred": preferred}
 
 
 def preset_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Table:

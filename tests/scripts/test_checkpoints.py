@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from brio_core.reporting.checkpoints import with_error
 from tests.scripts.standins import SITES, run_program, write_course, write_run
 
 FOLDS = SITES[:3]
@@ -173,3 +174,8 @@ def test_a_history_without_all_epochs_is_named(tmp_path):
     assert done.returncode == 1
     assert f"error: {history} does not have the 4 epochs of fold '{FOLDS[2]}'" in done.stderr
     assert not (tmp_path / "checkpoints.csv").exists()
+
+
+def test_a_difference_that_is_rounded_to_zero_has_no_sign_of_its_own():
+    row = pd.Series({"small": -0.0004, "small_se": 0.01, "none": np.nan})
+    assert with_error(row, "small") == "+0.0 ± 1.0" and with_error(row, "none") == "–"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import mannwhitneyu
 
-from tests.scripts.standins import run_program, write_run
+from tests.scripts.standins import run_program, write_course, write_run
 
 WORDS = ("--experiment", json.dumps({"title": "T", "caption": "C"}))
 
@@ -65,40 +65,33 @@ def test_one_seed_has_no_ensemble(ensembles):
     assert "–" in (ensembles[0] / "ensembles.md").read_text()
 
 
-def set_validation(folder, epochs):
-    """Give every fold the same course of validation: the AUCs of its sites, epoch by epoch."""
+# AUCs of two validation sites in two epochs. Of the lucky one every site likes its own epoch, and
+# the other's not at all.
+STEADY, BETTER = ([0.6, 0.5], [0.6, 0.5]), ([0.65, 0.5], [0.65, 0.5])
+LUCKY = [0.9, 0.5], [0.5, 0.9]
+ONE_SITE, ONE_SITE_BETTER = ([0.6, 0.5], [None, None]), ([0.7, 0.5], [None, None])
+
+
+def write_preset(root, variant, *courses):
+    words = (variant.upper(), "General GNNs", 0.7)
+    folder = write_course(root, variant, courses, 0, 1, {"epochs": 2}, words)
     meta = json.loads((folder / "meta.json").read_text())
-    meta["method"] = meta["variant"].removesuffix("-published")
-    mean = [float(np.mean(sites)) for sites in epochs]
-    names = [f"validation_auc_{number + 1}" for number in range(len(epochs[0]))]
-    lines = [",".join(["fold,epoch,loss,validation_auc", *names])]
-    for fold in meta["folds"]:
-        best = int(np.argmax(mean))
-        fold |= {"epochs": len(epochs), "selected_epoch": best + 1, "validation_auc": mean[best]}
-        for epoch, sites in enumerate(epochs):
-            values = (epoch + 1, 0.6, mean[epoch], *sites)
-            lines.append(",".join([fold["name"], *map(str, values)]))
-    (folder / "history.csv").write_text("\n".join(lines) + "\n")
+    meta["method"] = variant.removesuffix("-published")
     (folder / "meta.json").write_text(json.dumps(meta))
-
-
-# Two epochs each. Of the lucky one every site likes its own epoch, and the other's not at all.
-STEADY, BETTER = [[0.6, 0.6], [0.5, 0.5]], [[0.65, 0.65], [0.5, 0.5]]
-LUCKY = [[0.9, 0.5], [0.5, 0.9]]
-ONE_SITE, ONE_SITE_BETTER = [[0.6], [0.5]], [[0.7], [0.5]]
+    return folder
 
 
 def test_crossed_validation_prefers_a_preset(tmp_path):
-    courses = {
-        "gcn": STEADY, "gcn-published": LUCKY,
-        "gat": STEADY, "gat-published": BETTER,
-        "coral": ONE_SITE, "coral-published": ONE_SITE_BETTER,
-        "gin": STEADY, "linear-correlation": STEADY,
-    }  # fmt: skip
-    folders = []
-    for variant, course in courses.items():
-        folders.append(write_run(tmp_path, variant, method=(variant.upper(), "General GNNs", 0.7)))
-        set_validation(folders[-1], course)
+    folders = [
+        write_preset(tmp_path, "gcn", STEADY, STEADY),
+        write_preset(tmp_path, "gcn-published", LUCKY, LUCKY),
+        write_preset(tmp_path, "gat", STEADY, STEADY),
+        write_preset(tmp_path, "gat-published", BETTER, STEADY),
+        write_preset(tmp_path, "coral", ONE_SITE, ONE_SITE),
+        write_preset(tmp_path, "coral-published", ONE_SITE_BETTER, ONE_SITE),
+        write_preset(tmp_path, "gin", STEADY, STEADY),
+        write_preset(tmp_path, "linear-correlation", STEADY, STEADY),
+    ]
     summary = tmp_path / "loso.csv"
     ok("summarise", "--runs", *folders, "--experiment", "presets", "--out", summary)
     prefix = tmp_path / "presets"
@@ -118,7 +111,8 @@ def test_crossed_validation_prefers_a_preset(tmp_path):
     assert float(rows.loc["gcn", "validation_published"]) == pytest.approx(0.7), "more luck"
     assert float(rows.loc["gcn", "crossed_published"]) == pytest.approx(0.5)
     assert float(rows.loc["gcn", "crossed_difference"]) == pytest.approx(-0.1)
-    assert float(rows.loc["gat", "crossed_difference"]) == pytest.approx(0.05)
+    assert float(rows.loc["gat", "crossed_difference"]) == pytest.approx(0.025)
+    assert float(rows.loc["gat", "crossed_difference_se"]) == pytest.approx(0.025), "over two folds"
     assert rows.loc["coral", "crossed_difference"] == "", "nothing to cross"
     summaries = pd.read_csv(summary).set_index("variant")
     assert float(rows.loc["gcn", "auc_published"]) == summaries.loc["gcn-published", "auc_mean"]
