@@ -5,16 +5,14 @@ import triton
 import triton.language as tl
 
 from brio_core.kernels.mapping import Derivative, to_front
-
-ROWS = 32
-ROUNDS = 16
+from brio_core.kernels.norm_relu import ROUNDS, ROWS, WIDTH, columns
 
 
 @triton.jit
 def _forward(
     hidden, heard, centre, bias, out, rows, d, ROWS: tl.constexpr, D: tl.constexpr
 ):  # fmt: skip
-    group, column = tl.program_id(0).to(tl.int64), tl.arange(0, D)
+    group, column = tl.program_id(0).to(tl.int64), columns(D)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     here = (row < rows)[:, None] & (column < d)[None, :]
     offset = (group * rows + row[:, None]) * d + column[None, :]
@@ -30,7 +28,9 @@ def _backward(
     hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d,
     ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, D)
+    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), columns(D)
+    # Every tile of channels has a share of its own in the gradient of a node's factor.
+    to_centre += tl.program_id(2).to(tl.int64) * tl.num_programs(0) * rows
     total = tl.zeros((ROWS, D), tl.float32)
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
@@ -58,8 +58,9 @@ class CentreRelu(torch.autograd.Function):
         groups = bias.numel() // d
         rows = hidden.numel() // (groups * d)
         out = torch.empty_like(hidden)
-        _forward[(groups, triton.cdiv(rows, ROWS))](
-            hidden, heard, centre, bias, out, rows, d, ROWS=ROWS, D=triton.next_power_of_2(d)
+        width = min(WIDTH, triton.next_power_of_2(d))
+        _forward[(groups, triton.cdiv(rows, ROWS), triton.cdiv(d, width))](
+            hidden, heard, centre, bias, out, rows, d, ROWS=ROWS, D=width
         )
         return out
 
@@ -84,14 +85,16 @@ class _CentreReluBackward(Derivative):
         d = bias.shape[-1]
         groups = bias.numel() // d
         rows = hidden.numel() // (groups * d)
-        parts = triton.cdiv(rows, ROWS * ROUNDS)
-        to_hidden, to_heard, to_centre = (torch.empty_like(x) for x in (hidden, hidden, centre))
+        width = min(WIDTH, triton.next_power_of_2(d))
+        parts, tiles = triton.cdiv(rows, ROWS * ROUNDS), triton.cdiv(d, width)
+        to_hidden, to_heard = torch.empty_like(hidden), torch.empty_like(hidden)
+        to_centre = centre.new_empty(tiles, *centre.shape)
         to_bias = hidden.new_empty(groups, parts, d)
-        _backward[(groups, parts)](
+        _backward[(groups, parts, tiles)](
             hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d,
-            ROWS=ROWS, ROUNDS=ROUNDS, D=triton.next_power_of_2(d),
+            ROWS=ROWS, ROUNDS=ROUNDS, D=width,
         )  # fmt: skip
-        return to_hidden, to_heard, to_centre, to_bias.sum(1).view_as(bias)
+        return to_hidden, to_heard, to_centre.sum(0), to_bias.sum(1).view_as(bias)
 
     @staticmethod
     def vmap(info, in_dims, *tensors):

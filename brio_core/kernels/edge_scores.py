@@ -3,7 +3,7 @@
 A program works through the edges of one graph, whose nodes then stay in the nearest cache, and
 notes in one bit per unit which units of an edge are open. The backward pass needs no more of an
 edge than these bits; it goes node by node through a node's own edges, so nothing is added by
-atomics.
+atomics. Of wide layers either takes some units at a time, so that tiles and nodes still fit.
 """
 
 import torch
@@ -11,31 +11,35 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Numbers in a tile (the units of some edges), programs per graph, and warps per program.
+# Numbers in a tile (some units of some edges), programs per graph, and warps per program.
 FORWARD = (4096, 1, 8)
 BACKWARD = (2048, 2, 1)
+# Units of a tile, if there are so many.
+WIDTH = 64
 
 
 @triton.jit
-def _relu_sum(inputs, scale, unit, opened, listed, WORDS: tl.constexpr):
-    """Scores of some edges; which units are open is noted, 32 in a word."""
+def _relu_sum(inputs, scale, unit, opened, out, listed, FIRST: tl.constexpr, WORDS: tl.constexpr):
+    """Add to the scores of some edges; which units are open is noted, 32 in a word."""
     bit = tl.full(unit.shape, 1, tl.int32) << (unit % 32)
     for word in tl.static_range(WORDS):
         here = (inputs > 0) & (unit // 32 == word)[None, :]
         tl.store(opened + word, tl.sum(tl.where(here, bit[None, :], 0), 1), mask=listed)
-    return tl.sum(tl.maximum(inputs, 0.0) * scale[None, :], 1)
+    total = tl.sum(tl.maximum(inputs, 0.0) * scale[None, :], 1)
+    if not FIRST:
+        total += tl.load(out, mask=listed, other=0.0)
+    tl.store(out, total, mask=listed)
 
 
 @triton.jit
 def _scores(
     sender, receiver, weight, pairs, starts, out, opened,
     batch, experts, p, d, e,
-    EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
+    EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
     row = graph // (experts * batch) * batch + graph % batch
     unit = tl.arange(0, UNITS)
-    scale = tl.load(weight + graph // batch * d + unit, mask=unit < d, other=0.0)
     # The experts of a node stand side by side.
     nodes = (row * p * experts + graph // batch % experts) * d
     stride = experts * d
@@ -44,21 +48,27 @@ def _scores(
     receiver += nodes
     pairs += row * 2 * e
     out += graph * 2 * e
-    opened += graph * 2 * e * WORDS
-    for start in range(tl.program_id(1) * EDGES, count, tl.num_programs(1) * EDGES):
-        place = start + tl.arange(0, EDGES)
-        listed = place < count
-        flat = tl.load(pairs + place, mask=listed, other=0).to(tl.int32)
-        i, j = (flat // p)[:, None] * stride, (flat % p)[:, None] * stride
-        inside = listed[:, None] & (unit < d)[None, :]
-        there = tl.load(sender + i + unit[None, :], mask=inside, other=0.0)
-        there += tl.load(receiver + j + unit[None, :], mask=inside, other=0.0)
-        total = _relu_sum(there, scale, unit, opened + place * WORDS, listed, WORDS)
-        tl.store(out + place, total, mask=listed)
-        back = tl.load(sender + j + unit[None, :], mask=inside, other=0.0)
-        back += tl.load(receiver + i + unit[None, :], mask=inside, other=0.0)
-        total = _relu_sum(back, scale, unit, opened + (e + place) * WORDS, listed, WORDS)
-        tl.store(out + e + place, total, mask=listed)
+    opened += graph * 2 * e * WORDS * TILES
+    for tile in tl.static_range(TILES):
+        if tile > 0:
+            # What one thread has stored another one may add to.
+            tl.debug_barrier()
+        some = tile * UNITS + unit
+        scale = tl.load(weight + graph // batch * d + some, mask=some < d, other=0.0)
+        for start in range(tl.program_id(1) * EDGES, count, tl.num_programs(1) * EDGES):
+            place = start + tl.arange(0, EDGES)
+            listed = place < count
+            flat = tl.load(pairs + place, mask=listed, other=0).to(tl.int32)
+            i, j = (flat // p)[:, None] * stride, (flat % p)[:, None] * stride
+            inside = listed[:, None] & (some < d)[None, :]
+            there = tl.load(sender + i + some[None, :], mask=inside, other=0.0)
+            there += tl.load(receiver + j + some[None, :], mask=inside, other=0.0)
+            bits = opened + (place * TILES + tile) * WORDS
+            _relu_sum(there, scale, unit, bits, out + place, listed, tile == 0, WORDS)
+            back = tl.load(sender + j + some[None, :], mask=inside, other=0.0)
+            back += tl.load(receiver + i + some[None, :], mask=inside, other=0.0)
+            bits = opened + ((e + place) * TILES + tile) * WORDS
+            _relu_sum(back, scale, unit, bits, out + e + place, listed, tile == 0, WORDS)
     first = count + tl.program_id(1) * EDGES
     for start in range(first, e, tl.num_programs(1) * EDGES):
         place = start + tl.arange(0, EDGES)
@@ -67,11 +77,11 @@ def _scores(
 
 
 @triton.jit
-def _through(opened, grad, place, listed, unit, WORDS: tl.constexpr):
+def _through(opened, grad, place, stride, listed, unit, WORDS: tl.constexpr):
     """The gradients of some edges for every unit that is open, zero for the others."""
-    words = tl.load(opened + place * WORDS, mask=listed, other=0)[:, None]
+    words = tl.load(opened + place * stride, mask=listed, other=0)[:, None]
     for word in tl.static_range(1, WORDS):
-        next_words = tl.load(opened + place * WORDS + word, mask=listed, other=0)[:, None]
+        next_words = tl.load(opened + place * stride + word, mask=listed, other=0)[:, None]
         words = tl.where((unit // 32 == word)[None, :], next_words, words)
     above = tl.load(grad + place, mask=listed, other=0.0)[:, None]
     return tl.where((words >> (unit % 32)[None, :]) & 1 != 0, above, 0.0)
@@ -86,7 +96,9 @@ def _backward(
     graph = tl.program_id(0).to(tl.int64)
     row = graph // (experts * batch) * batch + graph % batch
     unit = tl.arange(0, UNITS)
-    scale = tl.load(weight + graph // batch * d + unit, mask=unit < d, other=0.0)
+    tile, words = tl.program_id(2), tl.num_programs(2) * WORDS
+    some = tile * UNITS + unit
+    scale = tl.load(weight + graph // batch * d + some, mask=some < d, other=0.0)
     # The experts of a node stand side by side.
     nodes = (row * p * experts + graph // batch % experts) * d
     stride = experts * d
@@ -95,7 +107,7 @@ def _backward(
     to_sender += nodes
     to_receiver += nodes
     grad += graph * 2 * e
-    opened += graph * 2 * e * WORDS
+    opened += graph * 2 * e * words + tile * WORDS
     order += row * 2 * e
     starts += row * (p + 1)
     weight_sum = tl.zeros((UNITS,), tl.float32)
@@ -108,17 +120,17 @@ def _backward(
             step = start + tl.arange(0, EDGES)
             listed = step < last
             place = tl.load(order + step, mask=listed, other=0)
-            sent += tl.sum(_through(opened, grad, place, listed, unit, WORDS), 0)
+            sent += tl.sum(_through(opened, grad, place, words, listed, unit, WORDS), 0)
             opposite = tl.where(place < e, place + e, place - e)
-            received += tl.sum(_through(opened, grad, opposite, listed, unit, WORDS), 0)
-        own = node * stride + unit
-        tl.store(to_sender + own, sent * scale, mask=unit < d)
-        tl.store(to_receiver + own, received * scale, mask=unit < d)
+            received += tl.sum(_through(opened, grad, opposite, words, listed, unit, WORDS), 0)
+        own = node * stride + some
+        tl.store(to_sender + own, sent * scale, mask=some < d)
+        tl.store(to_receiver + own, received * scale, mask=some < d)
         # relu(x) = x [x > 0], so the weights' gradient follows from the same sums.
-        weight_sum += tl.load(sender + own, mask=unit < d, other=0.0) * sent
-        weight_sum += tl.load(receiver + own, mask=unit < d, other=0.0) * received
-    target = (graph * tl.num_programs(1) + tl.program_id(1)) * d + unit
-    tl.store(to_weight + target, weight_sum, mask=unit < d)
+        weight_sum += tl.load(sender + own, mask=some < d, other=0.0) * sent
+        weight_sum += tl.load(receiver + own, mask=some < d, other=0.0) * received
+    target = (graph * tl.num_programs(1) + tl.program_id(1)) * d + some
+    tl.store(to_weight + target, weight_sum, mask=some < d)
 
 
 def _sizes(sender: Tensor, lists: Tensor, starts: Tensor) -> tuple[int, ...]:
@@ -129,10 +141,11 @@ def _sizes(sender: Tensor, lists: Tensor, starts: Tensor) -> tuple[int, ...]:
     return graphs, batch, experts, p, d, lists.shape[-1] // 2
 
 
-def _tile(d: int, numbers: int) -> dict[str, int]:
-    """Edges and units of a tile, and the words that hold a bit for each unit."""
-    units = triton.next_power_of_2(d)
-    return {"EDGES": max(1, numbers // units), "UNITS": units, "WORDS": triton.cdiv(units, 32)}
+def _tile(d: int, numbers: int) -> tuple[dict[str, int], int]:
+    """Edges and units of a tile, the words that hold a bit for each unit, and how many tiles."""
+    units = min(WIDTH, triton.next_power_of_2(d))
+    sizes = {"EDGES": max(1, numbers // units), "UNITS": units, "WORDS": triton.cdiv(units, 32)}
+    return sizes, triton.cdiv(d, units)
 
 
 def scores(
@@ -144,13 +157,14 @@ def scores(
     open units (*F, *K, B, 2E, words), which are not set in empty places.
     """
     graphs, *sizes = _sizes(sender, pairs, starts)
-    tile, parts, warps = FORWARD
-    shape = _tile(sender.shape[-1], tile)
+    numbers, parts, warps = FORWARD
+    tile, tiles = _tile(sender.shape[-1], numbers)
     out = sender.new_empty(*weight.shape[:-1], *pairs.shape[-2:])
-    opened = torch.empty((*out.shape, shape["WORDS"]), dtype=torch.int32, device=out.device)
+    opened = torch.empty((*out.shape, tiles * tile["WORDS"]), dtype=torch.int32, device=out.device)
     _scores[(graphs, parts)](
-        sender, receiver, weight, pairs, starts, out, opened, *sizes, **shape, num_warps=warps
-    )
+        sender, receiver, weight, pairs, starts, out, opened, *sizes,
+        **tile, TILES=tiles, num_warps=warps,
+    )  # fmt: skip
     return out, opened
 
 
@@ -161,12 +175,12 @@ def gradients(
     """Gradients of both sides of the nodes and of the weight."""
     graphs, *sizes = _sizes(sender, order, starts)
     to_sender, to_receiver = torch.empty_like(sender), torch.empty_like(receiver)
-    tile, parts, warps = BACKWARD
+    numbers, parts, warps = BACKWARD
+    tile, tiles = _tile(sender.shape[-1], numbers)
     to_weight = sender.new_empty(graphs, parts, sender.shape[-1])
-    _backward[(graphs, parts)](
+    _backward[(graphs, parts, tiles)](
         sender, receiver, weight, opened, order, starts, grad,
-        to_sender, to_receiver, to_weight, *sizes,
-        **_tile(sender.shape[-1], tile), num_warps=warps,
+        to_sender, to_receiver, to_weight, *sizes, **tile, num_warps=warps,
     )  # fmt: skip
     # Summing the parts in a fixed order keeps the result the same in every run.
     parts = to_weight.view(*weight.shape[:-1], -1, weight.shape[-1])

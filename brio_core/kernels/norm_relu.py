@@ -14,13 +14,21 @@ from brio_core.kernels.uniform import draw
 
 ROWS = 32
 ROUNDS = 16
+# Channels of a tile: wider layers are cut into tiles, for more would not fit into registers.
+WIDTH = 64
+
+
+@triton.jit
+def columns(D: tl.constexpr):
+    """The channels of this program's tile."""
+    return tl.program_id(2) * D + tl.arange(0, D)
 
 
 @triton.jit
 def _moments(values, shift, sums, squares, rows, d, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
              D: tl.constexpr):  # fmt: skip
     """Sums of ``x - shift`` and its square over some rows of a group."""
-    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, D)
+    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), columns(D)
     inside = column < d
     origin = tl.load(shift + group * d + column, mask=inside, other=0.0)[None, :]
     total = tl.zeros((ROWS, D), tl.float32)
@@ -53,7 +61,7 @@ def _forward(
     values, scale, shift, keys, out, groups_per_fold, rows, d, probability,
     DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    group, column = tl.program_id(0).to(tl.int64), tl.arange(0, D)
+    group, column = tl.program_id(0).to(tl.int64), columns(D)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     here = (row < rows)[:, None] & (column < d)[None, :]
     offset = (group * rows + row[:, None]) * d + column[None, :]
@@ -96,7 +104,7 @@ def _reduce(
     DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
     D: tl.constexpr,
 ):  # fmt: skip
-    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, D)
+    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), columns(D)
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
     total = tl.zeros((ROWS, D), tl.float32)
     product = tl.zeros((ROWS, D), tl.float32)
@@ -119,7 +127,7 @@ def _backward(
     groups_per_fold, rows, d, probability,
     DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    group, column = tl.program_id(0).to(tl.int64), tl.arange(0, D)
+    group, column = tl.program_id(0).to(tl.int64), columns(D)
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     unit, above, factor, here, offset = _through(
@@ -135,7 +143,7 @@ def _sizes(values: Tensor, weight: Tensor, keys: Tensor) -> tuple[int, int, int,
     """Groups, groups per fold, rows per group, channels, and the size of a tile."""
     d = weight.shape[-1]
     groups = weight.numel() // d
-    tile = {"ROWS": ROWS, "D": triton.next_power_of_2(d)}
+    tile = {"ROWS": ROWS, "D": min(WIDTH, triton.next_power_of_2(d))}
     return groups, groups // keys.numel(), values.numel() // (groups * d), d, tile
 
 
@@ -152,16 +160,18 @@ class NormRelu(torch.autograd.Function):
         flat = values.view(groups, rows, d)
         # Distances from any one row lose nothing to cancellation.
         shift = flat[:, 0].contiguous()
-        parts = triton.cdiv(rows, ROWS * ROUNDS)
+        parts, tiles = triton.cdiv(rows, ROWS * ROUNDS), triton.cdiv(d, tile["D"])
         sums, squares = flat.new_empty(2, groups, parts, d)
-        _moments[(groups, parts)](flat, shift, sums, squares, rows, d, ROUNDS=ROUNDS, **tile)
+        _moments[(groups, parts, tiles)](
+            flat, shift, sums, squares, rows, d, ROUNDS=ROUNDS, **tile
+        )
         away = sums.sum(1) / rows
         mean = (shift + away).view_as(weight)
         variance = (squares.sum(1) / rows - away.square()).clamp_min(0).view_as(weight)
         scale = (weight * (variance + epsilon).rsqrt()).contiguous()
         offset = (bias - mean * scale).contiguous()
         out = torch.empty_like(values)
-        _forward[(groups, triton.cdiv(rows, ROWS))](
+        _forward[(groups, triton.cdiv(rows, ROWS), tiles)](
             values, scale, offset, keys, out, per_fold, rows, d, probability,
             DROP=probability > 0, RELU=relu, **tile,
         )  # fmt: skip
@@ -194,16 +204,16 @@ class _NormReluBackward(Derivative):
         inverse = (variance + epsilon).rsqrt().contiguous()
         scale = (weight * inverse).contiguous()
         shift = (bias - mean * scale).contiguous()
-        parts = triton.cdiv(rows, ROWS * ROUNDS)
+        parts, tiles = triton.cdiv(rows, ROWS * ROUNDS), triton.cdiv(d, tile["D"])
         sums, products = values.new_empty(2, groups, parts, d)
         fixed = (values, grad, mean, inverse, scale, shift, keys)
-        _reduce[(groups, parts)](
+        _reduce[(groups, parts, tiles)](
             *fixed, sums, products, per_fold, rows, d, probability,
             DROP=probability > 0, RELU=relu, ROUNDS=ROUNDS, **tile,
         )  # fmt: skip
         sums, products = sums.sum(1), products.sum(1)
         out = torch.empty_like(values)
-        _backward[(groups, triton.cdiv(rows, ROWS))](
+        _backward[(groups, triton.cdiv(rows, ROWS), tiles)](
             *fixed, sums / rows, products / rows, out, per_fold, rows, d, probability,
             DROP=probability > 0, RELU=relu, **tile,
         )  # fmt: skip

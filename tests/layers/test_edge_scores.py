@@ -68,7 +68,9 @@ def test_weights_may_be_shared_by_all_folds():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("experts", "rois", "units"), [((), 9, 5), ((3,), 200, 64)])
+@pytest.mark.parametrize(
+    ("experts", "rois", "units"), [((), 9, 5), ((3,), 200, 64), ((), 30, 70), ((3,), 200, 300)]
+)
 def test_kernel_equals_its_twin(experts, rois, units):
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")

@@ -41,19 +41,24 @@ def test_centre_relu_is_its_formula():
     torch.testing.assert_close(centre_relu(hidden, heard, centre, bias), wanted)
 
 
+# The widest have several tiles of channels, the last of them not full.
+WIDTHS = [6, 64, 70, 300]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("end", [norm_relu, norm_dropout])
-@pytest.mark.parametrize("make", [lambda: NodeNorm(6), lambda: ExpertNorm(3, 6)])
-def test_norm_kernel_equals_its_twin(make, end, rate):
+@pytest.mark.parametrize("make", [NodeNorm, lambda width: ExpertNorm(3, width)])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_norm_kernel_equals_its_twin(width, make, end, rate):
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
-    lead = (3,) if isinstance(make(), ExpertNorm) else ()
-    values, above = draw(2, *lead, 4, 50, 6) * 2 + 5, draw(2, *lead, 4, 50, 6, seed=1)
-    weights = {"weight": draw(2, *lead, 6, seed=2), "bias": draw(2, *lead, 6, seed=3)}
+    lead = (3,) if isinstance(make(width), ExpertNorm) else ()
+    values, above = draw(2, *lead, 4, 50, width) * 2 + 5, draw(2, *lead, 4, 50, width, seed=1)
+    weights = {"weight": draw(2, *lead, width, seed=2), "bias": draw(2, *lead, width, seed=3)}
     results = []
     for device in ("cpu", "cuda"):
-        norm = make().to(device)
+        norm = make(width).to(device)
 
         class Wrapped(nn.Module):
             def __init__(self, norm):
@@ -83,10 +88,12 @@ def test_norm_kernel_equals_its_twin(make, end, rate):
 
 
 @pytest.mark.gpu
-def test_centre_kernel_equals_its_twin():
+@pytest.mark.parametrize("width", WIDTHS)
+def test_centre_kernel_equals_its_twin(width):
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
-    shapes = [(2, 3, 4, 50, 6), (2, 3, 4, 50, 6), (2, 3, 4, 50, 1), (2, 3, 6), (2, 3, 4, 50, 6)]
+    nodes = (2, 3, 4, 50, width)
+    shapes = [nodes, nodes, (2, 3, 4, 50, 1), (2, 3, width), nodes]
     tensors = [draw(*shape, seed=seed) for seed, shape in enumerate(shapes)]
     slopes = vmap(grad(lambda *x: (centre_relu(*x[:4]) * x[4]).sum(), argnums=(0, 1, 2, 3)))
     results = [[x.cpu() for x in slopes(*(x.to(on) for x in tensors))] for on in ("cpu", "cuda")]
