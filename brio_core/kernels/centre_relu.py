@@ -10,7 +10,8 @@ from brio_core.kernels.norm_relu import ROUNDS, ROWS, WIDTH, columns
 
 @triton.jit
 def _forward(
-    hidden, heard, centre, bias, out, rows, d, ROWS: tl.constexpr, D: tl.constexpr
+    hidden, heard, centre, bias, out, rows, d: tl.constexpr,
+    ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, column = tl.program_id(0).to(tl.int64), columns(D)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -25,7 +26,7 @@ def _forward(
 
 @triton.jit
 def _backward(
-    hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d,
+    hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d: tl.constexpr,
     ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), columns(D)

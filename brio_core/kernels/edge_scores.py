@@ -19,22 +19,21 @@ WIDTH = 64
 
 
 @triton.jit
-def _relu_sum(inputs, scale, unit, opened, out, listed, FIRST: tl.constexpr, WORDS: tl.constexpr):
-    """Add to the scores of some edges; which units are open is noted, 32 in a word."""
+def _relu_sum(inputs, scale, unit, opened, out, listed, more, WORDS: tl.constexpr):
+    """Scores of some edges, or ``more`` of them; which units are open is noted, 32 in a word."""
     bit = tl.full(unit.shape, 1, tl.int32) << (unit % 32)
     for word in tl.static_range(WORDS):
         here = (inputs > 0) & (unit // 32 == word)[None, :]
         tl.store(opened + word, tl.sum(tl.where(here, bit[None, :], 0), 1), mask=listed)
     total = tl.sum(tl.maximum(inputs, 0.0) * scale[None, :], 1)
-    if not FIRST:
-        total += tl.load(out, mask=listed, other=0.0)
+    total += tl.load(out, mask=listed & more, other=0.0)
     tl.store(out, total, mask=listed)
 
 
 @triton.jit
 def _scores(
     sender, receiver, weight, pairs, starts, out, opened,
-    batch, experts, p, d, e,
+    batch, experts, p, e, d: tl.constexpr,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
@@ -49,10 +48,9 @@ def _scores(
     pairs += row * 2 * e
     out += graph * 2 * e
     opened += graph * 2 * e * WORDS * TILES
-    for tile in tl.static_range(TILES):
-        if tile > 0:
-            # What one thread has stored another one may add to.
-            tl.debug_barrier()
+    for tile in range(TILES):
+        # What one thread has stored another one may add to.
+        tl.debug_barrier()
         some = tile * UNITS + unit
         scale = tl.load(weight + graph // batch * d + some, mask=some < d, other=0.0)
         for start in range(tl.program_id(1) * EDGES, count, tl.num_programs(1) * EDGES):
@@ -64,11 +62,11 @@ def _scores(
             there = tl.load(sender + i + some[None, :], mask=inside, other=0.0)
             there += tl.load(receiver + j + some[None, :], mask=inside, other=0.0)
             bits = opened + (place * TILES + tile) * WORDS
-            _relu_sum(there, scale, unit, bits, out + place, listed, tile == 0, WORDS)
+            _relu_sum(there, scale, unit, bits, out + place, listed, tile > 0, WORDS)
             back = tl.load(sender + j + some[None, :], mask=inside, other=0.0)
             back += tl.load(receiver + i + some[None, :], mask=inside, other=0.0)
             bits = opened + ((e + place) * TILES + tile) * WORDS
-            _relu_sum(back, scale, unit, bits, out + e + place, listed, tile == 0, WORDS)
+            _relu_sum(back, scale, unit, bits, out + e + place, listed, tile > 0, WORDS)
     first = count + tl.program_id(1) * EDGES
     for start in range(first, e, tl.num_programs(1) * EDGES):
         place = start + tl.arange(0, EDGES)
@@ -90,7 +88,7 @@ def _through(opened, grad, place, stride, listed, unit, WORDS: tl.constexpr):
 @triton.jit
 def _backward(
     sender, receiver, weight, opened, order, starts, grad, to_sender, to_receiver, to_weight,
-    batch, experts, p, d, e,
+    batch, experts, p, e, d: tl.constexpr,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
@@ -134,11 +132,11 @@ def _backward(
 
 
 def _sizes(sender: Tensor, lists: Tensor, starts: Tensor) -> tuple[int, ...]:
-    """Number of graphs, graphs per expert and fold, experts, P, D and E."""
+    """Number of graphs, graphs per expert and fold, experts, P, E and D."""
     batch, p, d = lists.shape[-2], starts.shape[-1] - 1, sender.shape[-1]
     graphs = sender.numel() // (p * d)
     experts = graphs * lists.shape[-1] // lists.numel()
-    return graphs, batch, experts, p, d, lists.shape[-1] // 2
+    return graphs, batch, experts, p, lists.shape[-1] // 2, d
 
 
 def _tile(d: int, numbers: int) -> tuple[dict[str, int], int]:

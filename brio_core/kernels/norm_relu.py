@@ -25,8 +25,10 @@ def columns(D: tl.constexpr):
 
 
 @triton.jit
-def _moments(values, shift, sums, squares, rows, d, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
-             D: tl.constexpr):  # fmt: skip
+def _moments(
+    values, shift, sums, squares, rows, d: tl.constexpr,
+    ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
     """Sums of ``x - shift`` and its square over some rows of a group."""
     group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), columns(D)
     inside = column < d
@@ -58,7 +60,7 @@ def _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP: 
 
 @triton.jit
 def _forward(
-    values, scale, shift, keys, out, groups_per_fold, rows, d, probability,
+    values, scale, shift, keys, out, groups_per_fold, rows, d: tl.constexpr, probability,
     DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, column = tl.program_id(0).to(tl.int64), columns(D)
@@ -100,7 +102,7 @@ def _through(
 @triton.jit
 def _reduce(
     values, grad, mean, inverse, scale, shift, keys, sums, products,
-    groups_per_fold, rows, d, probability,
+    groups_per_fold, rows, d: tl.constexpr, probability,
     DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
     D: tl.constexpr,
 ):  # fmt: skip
@@ -124,7 +126,7 @@ def _reduce(
 @triton.jit
 def _backward(
     values, grad, mean, inverse, scale, shift, keys, means, slopes, out,
-    groups_per_fold, rows, d, probability,
+    groups_per_fold, rows, d: tl.constexpr, probability,
     DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, column = tl.program_id(0).to(tl.int64), columns(D)
@@ -162,9 +164,7 @@ class NormRelu(torch.autograd.Function):
         shift = flat[:, 0].contiguous()
         parts, tiles = triton.cdiv(rows, ROWS * ROUNDS), triton.cdiv(d, tile["D"])
         sums, squares = flat.new_empty(2, groups, parts, d)
-        _moments[(groups, parts, tiles)](
-            flat, shift, sums, squares, rows, d, ROUNDS=ROUNDS, **tile
-        )
+        _moments[(groups, parts, tiles)](flat, shift, sums, squares, rows, d, ROUNDS=ROUNDS, **tile)
         away = sums.sum(1) / rows
         mean = (shift + away).view_as(weight)
         variance = (squares.sum(1) / rows - away.square()).clamp_min(0).view_as(weight)
