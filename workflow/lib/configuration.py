@@ -33,6 +33,7 @@ from workflow.lib.outputs import experiments_with_results
 from workflow.lib.paths import Paths
 from workflow.lib.schema import check, filled, schema, suggestion
 from workflow.lib.sources import missing_data
+from workflow.lib.words import merged, read_words
 
 SINGULAR = {"datasets": "dataset", "methods": "method", "experiments": "experiment"}
 
@@ -124,9 +125,10 @@ def default_configfile() -> str:
 def load_or_exit(workflow) -> Configuration:
     """:func:`load`, but a mistake ends Snakemake with one sentence and without a trace."""
     files = [Path(file) for file in workflow.configfiles]
-    words = workflow.config_settings.config
     try:
-        return load(workflow.config, files, words, checked=workflow.is_main_process)
+        words = read_words(workflow.config_settings.config_args, schema("config"))
+        config = merged(workflow.config, words)
+        return load(config, files, words, checked=workflow.is_main_process)
     except ConfigurationError as error:
         sys.exit(f"error: {error}")
 

@@ -12,7 +12,7 @@ class ConfigurationError(Exception):
     """A mistake in the configuration: one sentence with the file, the key and the remedy."""
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """The safe loader, which by itself would let the last of two equal keys win silently."""
 
     def construct_mapping(self, node, deep=False):
@@ -27,7 +27,7 @@ def read_yaml(path: Path) -> dict:
     """The mapping in a YAML file, or a sentence that says what is wrong with it."""
     try:
         with open(path, encoding="utf-8") as stream:
-            value = yaml.load(stream, _Loader)
+            value = yaml.load(stream, Loader)
     except ConfigurationError as error:
         raise ConfigurationError(f"{shown(path)}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:

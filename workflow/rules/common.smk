@@ -215,20 +215,10 @@ def remarks_version(wildcards):
     return hashlib.sha256(as_json(found).encode()).hexdigest()
 
 
-def _typed(value):
-    """A value of --config as one would type it."""
-    if isinstance(value, list):
-        return f"[{','.join(map(_typed, value))}]"
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{key}: {_typed(part)}' for key, part in value.items())}}}"
-    return json.dumps(value) if isinstance(value, bool) else str(value)
-
-
 def command_line(*targets):
     """How a page says that it was made."""
     files = [f"--configfile {shlex.quote(shown(path))}" for path in workflow.overwrite_configfiles]
-    words = workflow.config_settings.config
-    changes = [shlex.quote(f"{key}={_typed(value)}") for key, value in words.items()]
+    changes = [shlex.quote(word) for word in workflow.config_settings.config_args]
     changes = ["--config", *changes] if changes else []
     return " ".join(["snakemake", *targets, "--cores all", *files, *changes])
 
