@@ -243,6 +243,24 @@ def test_matched_setting_is_chosen_by_validation_among_positive_strengths(result
     assert matched(*read_diagnostics(folders)) == max(means, key=means.get)
 
 
+@pytest.mark.parametrize(("weakest", "scale"), [(0.3, "linear"), (0.001, "log")])
+def test_names_of_strengths_keep_apart_however_sites_agree(results, monkeypatch, weakest, scale):
+    from brio_core.reporting import plotting
+    from brio_core.reporting.figures import diagnostics
+
+    folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
+    (one,) = read_diagnostics(folders)
+    names, runs = diagnostics.sweep_runs(one)
+    agreement = np.geomspace(0.4, weakest, len(names))
+    runs = runs.assign(site_discrepancy=runs["variant"].map(dict(zip(names, agreement))))
+    monkeypatch.setattr(diagnostics, "sweep_runs", lambda one: (names, runs))
+    _, axes = plotting.new_figure(3, 2, 1, 1)
+    axis = axes.flat[0]
+    diagnostics._sweep(axis, one)
+    assert axis.get_xscale() == scale
+    assert [text.get_text() for text in axis.texts] == list(names.values())
+
+
 @pytest.mark.parametrize(
     ("means", "runs", "corner"),
     [

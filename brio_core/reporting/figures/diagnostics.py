@@ -97,14 +97,14 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
     return f"{text.replace(chr(10), ', ')} over {len(runs)} runs."
 
 
-def _axes(axis: Axes, runs: pd.DataFrame) -> None:
+def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
     """Logarithmic where the values spread over more than one order of magnitude."""
     for key, name in ((X, "x"), (Y, "y")):
-        values = runs[key][runs[key] > 0]
+        values = shown[key][shown[key] > 0]
         if len(values) and values.max() > 15 * values.quantile(0.05):
             getattr(axis, f"set_{name}scale")("log")
         else:
-            getattr(axis, f"set_{name}lim")(0, 1.12 * runs[key].max())
+            getattr(axis, f"set_{name}lim")(0, room * shown[key].max())
     axis.grid()
     axis.set_xlabel(X_NAME)
     axis.set_ylabel(Y_NAME)
@@ -142,15 +142,11 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
                       markersize=10 if variant == BRIO else 5, zorder=3)  # fmt: skip
         if variant == chosen:
             axis.plot(x, y, "o", markersize=10, markerfacecolor="none", color=ink, zorder=3)
-            name += " (matched)"
         # To the right, where the axis is never in the way.
         offset = (6, -11 if variant == BRIO else 5)
         axis.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=ink)
-    axis.grid()
     axis.margins(0.2)
-    axis.set_xlim(left=max(0, axis.get_xlim()[0]))
-    axis.set_xlabel(X_NAME)
-    axis.set_ylabel(Y_NAME)
+    _axes(axis, mean, room=1.3)  # for the names
     numbers = "; ".join(
         f"{name} {mean.loc[key, X]:.3g} and {mean.loc[key, Y]:.3g}" for key, name in names.items()
     )
