@@ -16,10 +16,10 @@ from brio_core.reporting.templates import Place, nearest
 
 # Columns that hold shares, which are printed in percent, and those of them that print their sign.
 SHARES = re.compile(
-    r"(auc|acc|pooled|validation|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
+    r"(auc|acc|pooled|validation|crossed|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
     r"|(mean|sd|difference)(_low|_high)?|sd_sampling.*|female|recognised"
 )
-SIGNED = re.compile(r"(validation_)?difference|change_(mean|from_\d+)")
+SIGNED = re.compile(r"((validation|crossed)_)?difference|change_(mean|from_\d+)")
 P_VALUES = ("p", "p_holm")
 NOTHING = "–"
 
