@@ -15,6 +15,8 @@ from brio_core.kernels.uniform import draw
 ROWS = 32
 ROUNDS = 16
 # Channels of a tile: wider layers are cut into tiles, for more would not fit into registers.
+# Their number d is known when kernels are compiled: rows whose beginning is known to be aligned are
+# read four numbers at a time.
 WIDTH = 64
 
 

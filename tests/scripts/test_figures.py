@@ -244,7 +244,7 @@ def test_matched_setting_is_chosen_by_validation_among_positive_strengths(result
 
 
 @pytest.mark.parametrize(("weakest", "scale"), [(0.3, "linear"), (0.001, "log")])
-def test_names_of_strengths_keep_apart_however_sites_agree(results, monkeypatch, weakest, scale):
+def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, scale):
     from brio_core.reporting import plotting
     from brio_core.reporting.figures import diagnostics
 
