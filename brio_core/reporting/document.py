@@ -19,7 +19,7 @@ SHARES = re.compile(
     r"(auc|acc|pooled|validation|crossed|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
     r"|(mean|sd|difference)(_low|_high)?|sd_sampling.*|female|recognised"
 )
-SIGNED = re.compile(r"((validation|crossed)_)?difference|change_(mean|from_\d+)")
+SIGNED = re.compile(r"((auc|validation|crossed)_)?difference|change_(mean|from_\d+)")
 P_VALUES = ("p", "p_holm")
 NOTHING = "–"
 

@@ -58,9 +58,11 @@ def open_choices(
 
 def _method_rows(name: str, params: dict, stated: Sequence[str], notes: dict) -> Iterator[tuple]:
     for key, value in params["settings"].items():
-        if key not in stated:
-            if key in params.get("search", {}):
-                value = f"in every fold the best on validation of {_text(params['search'][key])}"
+        searched = params.get("search", {})
+        # What folds choose is our choice, also where the paper states a value.
+        if key in searched or key not in stated:
+            if key in searched:
+                value = f"in every fold the best on validation of {_text(searched[key])}"
             concerns = "BRIO" if name == OURS else "other methods"
             where = (f"config/methods/{name}.yaml", key, _text(value), f"overrides.{name}.{key}")
             yield concerns, params["label"], *where, notes.get(key, "")

@@ -44,7 +44,7 @@ def sources(tmp_path) -> Sources:
     tests = pd.DataFrame([
         {"variant": "gcn", "score": "auc", "difference": -0.104, "difference_low": -0.15,
          "difference_high": 0.01, "p": 0.00012, "change_mean": -0.0002,
-         "crossed_difference": 0.0466, "crossed_difference_se": 0.0169},
+         "auc_difference": 0.012, "crossed_difference": 0.0466, "crossed_difference_se": 0.0169},
         {"variant": "gcn", "score": "acc", "difference": 0.02, "difference_low": 0.01,
          "difference_high": 0.03, "p": 0.04, "change_mean": 0.01,
          "crossed_difference": 0.0, "crossed_difference_se": 0.01},
@@ -90,6 +90,7 @@ def filled(tmp_path, sources):
         ("value comparison gcn change_mean score=auc", "0.0"),
         ("value comparison gcn crossed_difference score=auc", "+4.7"),
         ("value comparison gcn crossed_difference_se score=auc", "1.7"),
+        ("value comparison gcn auc_difference score=auc", "+1.2"),
         ("value comparison gcn p score=auc", "&lt; 0.001"),
         ("value comparison gcn p score=acc", "0.040"),
         ("value paper_vs_ours brio paper quantity=auc_mean", "70.9"),

@@ -57,6 +57,14 @@ def test_the_value_is_that_of_the_run(tmp_path):
     assert row["file"] == "config/methods/brio.yaml"
 
 
+def test_what_folds_choose_is_listed_also_where_the_paper_states_a_value(tmp_path):
+    make(tmp_path, search=True)
+    others = pd.read_csv(tmp_path / "others.csv", dtype=str).set_index("choice")
+    tried = others.loc["learning_rate", "value"]
+    assert tried == "in every fold the best on validation of 0.0003, 0.001, 0.003"
+    assert "weight_decay" not in others.index
+
+
 def test_other_seeds_are_listed_where_there_are_some(rows, tmp_path):
     assert not {"more_seeds", "protocol_seeds"} & set(rows[0]["choice"])
     table = make(tmp_path, more_seeds={"brio": [3, 4]}, protocol_seeds={"id": "first"})

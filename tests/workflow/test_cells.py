@@ -162,6 +162,26 @@ def test_published_settings_are_a_variant_of_every_method_that_has_them():
     assert output_inputs(resolved, Paths("r"), "tables", "presets").keys() == {"summaries", "runs"}
 
 
+def test_a_search_is_a_variant_of_every_method_that_has_one():
+    def found(**words):
+        methods = ["gcn", "coral", "brio", "linear-tangent"]
+        resolved = configuration("abide", methods=methods, **words)
+        return resolved, {cell.variant for cell in experiment_cells(resolved, "equal-effort")}
+
+    resolved, usual = found()
+    one_try = {"gcn", "coral", "brio", "linear-tangent"}
+    assert usual == one_try | {"gcn-searched", "coral-searched", "brio-searched"}
+    own, plain = (resolved.train_params(name) for name in ("gcn-searched", "gcn"))
+    assert own["label"] == "GCN (searched)" and own["method"] == "gcn"
+    assert own["settings"] == plain["settings"] and plain["search"] == {}
+    assert own["search"] == resolved.methods["gcn"]["search"]
+    fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 9}})[1]
+    assert usual - fixed == {"gcn-searched"}, "nothing is left to search"
+    assert found(search=True)[1] == one_try, "all are searched under their own names"
+    inputs = output_inputs(resolved, Paths("r"), "tables", "equal-effort")
+    assert inputs.keys() == {"summaries", "sites", "runs"}
+
+
 def test_figures_about_brio_are_left_out_without_it():
     resolved = configuration(methods=["gcn"], experiments=["main"])
     assert output_names(resolved, "figures", ("diagnostics",)) == ["diagnostics-demo"]

@@ -1,5 +1,6 @@
 """What the configuration resolves to, and what is said about mistakes in it."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,13 @@ def test_broken_yaml_names_the_line(tmp_path):
             "variants: {brio-k2: {label: K, settings: {a: 2}}}\n",
             "variant 'brio-k2' is also defined by method 'brio'",
         ),
+        (
+            "methods",
+            "mine",
+            "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
+            "variants: {mine-searched: {label: S, settings: {a: 2}}}\n",
+            "variant 'mine-searched' is also defined by method 'mine'",
+        ),
         ("experiments", "mine", "title: M\ncells: [{variants: [brio-k3]}]\n", "unknown variant"),
         (
             "experiments",
@@ -310,8 +318,25 @@ def test_settings_are_searched_unless_somebody_fixes_them():
     def searched(variant="coral", **words):
         return load({"cohorts": ["demo"], **words}).train_params(variant)["search"]
 
-    assert list(searched()) == ["penalty_weight"]
-    assert searched("gcn") == {}
-    assert searched(search=False) == {}
-    assert searched(preset="published") == {}
-    assert searched(overrides={"coral": {"penalty_weight": 1.0}}) == {}
+    assert searched() == searched("gcn") == {}, "one try, unless more are asked for"
+    assert list(searched(search=True)) == list(searched("coral-searched")) == ["penalty_weight"]
+    assert list(searched("gcn", search=True)) == ["learning_rate"]
+    assert searched("linear-correlation", search=True) == {}, "it chooses along a path"
+    for words in ({"search": True}, {"variant": "coral-searched"}):
+        assert searched(preset="published", **words) == {}
+        assert searched(overrides={"coral": {"penalty_weight": 1.0}}, **words) == {}
+
+
+def test_every_trained_method_has_as_many_tries():
+    from brio_core.methods import registry
+
+    resolved = configuration("abide")
+    trained = {name: method for name, method in resolved.methods.items() if method["gpu"]}
+    assert len(trained) == 17
+    for name, method in resolved.methods.items():
+        settings, search = resolved.train_params(name)["settings"], method["search"]
+        tries = [dict(zip(search, values)) for values in itertools.product(*search.values())]
+        assert len(tries) == (3 if name in trained else 1), name
+        assert {key: settings[key] for key in search} in tries, f"{name}: what is shipped is tried"
+        for one in tries:
+            registry.find(name).Settings.of(settings | one, name)

@@ -17,7 +17,7 @@ TIMES = """A GPU; made up: 1,000 subjects, 20 sites, loso, seed 0
 | --- | --- | --- | --- | --- |
 | gcn | 1 | 100 | 10.0 | 1.0 |
 | coral | 1 | 50 | 5.0 | |
-| coral | 4 | 100 | 30.0 | |
+| coral | 3 | 100 | 30.0 | |
 | irm | 1 | 200 | 2.0 | |
 | start of a cell | | | 3.0 | |
 """
@@ -40,9 +40,9 @@ def configuration(methods, **changes):
     [
         ("gcn", {}, 20.0),
         ("gcn", {"overrides": {"all": {"epochs": 50}}}, 5.0),
-        ("coral", {}, 60.0),
-        ("coral", {"search": False}, 20.0),
-        ("irm", {}, 5 * 2.0),
+        ("coral", {"search": True}, 60.0),
+        ("coral", {}, 20.0),
+        ("irm", {"search": True}, 3 * 2.0),
     ],
     ids=["twice the epochs", "half of them", "a search that was timed", "no search", "one not"],
 )

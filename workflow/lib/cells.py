@@ -66,6 +66,10 @@ def _variants(configuration: "Configuration", wanted: str | list) -> list[str]:
     if wanted == "published":
         known = (published_variant(name) for name in methods)
         return [name for name in known if name in configuration.variants]
+    if wanted == "searched":
+        known = (searched_variant(name) for name in methods)
+        known = (name for name in known if name in configuration.variants)
+        return [name for name in known if own_name(configuration, name) == name]
     allowed = configuration.settings["variants"]
     return [
         name
@@ -87,6 +91,11 @@ def own_name(configuration: "Configuration", variant: str) -> str:
 def published_variant(method: str) -> str:
     """The name of a method with its authors' settings."""
     return f"{method}-published"
+
+
+def searched_variant(method: str) -> str:
+    """The name of a method whose folds choose among the values of its ``search``."""
+    return f"{method}-searched"
 
 
 def _seeds(

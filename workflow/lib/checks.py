@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from brio_core.errors import BrioError
 from brio_core.methods.settings import check_ranges
-from workflow.lib.cells import experiment_cells
+from workflow.lib.cells import experiment_cells, published_variant, searched_variant
 from workflow.lib.files import ConfigurationError, find, names, shown
 from workflow.lib.schema import suggestion
 
@@ -22,7 +22,8 @@ RESERVED = frozenset({
 
 def check_methods(configuration: "Configuration") -> None:
     """Presets and variants may change only what ``presets.common`` states."""
-    owner = {name: name for name in configuration.methods}
+    own_names = (str, published_variant, searched_variant)
+    owner = {own(name): name for name in configuration.methods for own in own_names}
     for name, method in configuration.methods.items():
         where = shown(find("methods", name))
         common = method["presets"]["common"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from workflow.lib.cells import Cell, experiment_cells, published_variant
+from workflow.lib.cells import Cell, experiment_cells, published_variant, searched_variant
 from workflow.lib.checks import (
     check_experiments,
     check_foreign,
@@ -53,7 +53,8 @@ class Configuration:
     def variants(self) -> dict[str, tuple[str, dict]]:
         """Every variant: its method and what it changes.
 
-        A method is a variant of itself, and so is one with its authors' settings.
+        A method is a variant of itself, and so is one with its authors' settings, and one whose
+        folds choose among the values of its ``search``.
         """
         found = {}
         for name, method in self.methods.items():
@@ -63,6 +64,9 @@ class Configuration:
             if published:
                 change = {"label": f"{method['label']} (published)", "settings": published}
                 found[published_variant(name)] = (name, change)
+            if method["search"]:
+                change = {"label": f"{method['label']} (searched)", "settings": {}}
+                found[searched_variant(name)] = (name, change)
         return found
 
     def leaves_out(self, cell: Cell) -> bool:
@@ -95,7 +99,8 @@ class Configuration:
         fixed = {*overrides.get(method["method"], {}), *change["settings"]}
         if self.settings["preset"] != "common":
             fixed |= method["presets"].get(self.settings["preset"], {}).keys()
-        search = method["search"] if self.settings["search"] else {}
+        searched = self.settings["search"] or variant == searched_variant(method["method"])
+        search = method["search"] if searched else {}
         return {
             "method": method["method"],
             "label": change["label"],
