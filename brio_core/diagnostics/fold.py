@@ -18,13 +18,15 @@ from brio_core.diagnostics.scan_length import POSITIONS, shortened
 from brio_core.diagnostics.shared_features import SharedFeatures
 from brio_core.diagnostics.site_discrepancy import site_discrepancy
 from brio_core.evaluation import auc
-from brio_core.methods.base import Features, Method
+from brio_core.layers.tangent import CHUNK
+from brio_core.methods.base import Features, Method, PathMethod
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.problem import Fold, Problem
 from brio_core.resampling import round_half_up
 from brio_core.residence import rows_of, taken
 from brio_core.seeds import derive_seed
+from brio_core.threads import spread
 
 Records = list[dict[str, Any]]
 
@@ -120,8 +122,21 @@ class FoldData:
         parts = []
         for made in features:
             with self._as_trained():
-                parts.append([getattr(self.module, verb)(made) for verb in verbs])
+                parts += self._answered(verbs, made)
         return tuple(torch.cat(answers) for answers in zip(*parts))
+
+    def _answered(self, verbs: tuple[str, ...], made: Features) -> list[list[Tensor]]:
+        @torch.no_grad()  # which every thread has to be told
+        def answer(some: Features) -> list[Tensor]:
+            return [getattr(self.module, verb)(some) for verb in verbs]
+
+        if not isinstance(self.module, PathMethod):
+            return [answer(made)]
+        # Matrix logarithms and the like use one thread each, so several threads take a few graphs.
+        count = len(next(iter(made.values())))
+        starts = range(0, count, CHUNK)
+        some = [{name: value[at : at + CHUNK] for name, value in made.items()} for at in starts]
+        return spread(answer, some, self.problem.device)
 
     @contextmanager
     def _as_trained(self) -> Iterator[None]:

@@ -1,6 +1,8 @@
 """Diagnostics against slow readings of their equations, and on trained toy cells."""
 
 import sys
+import threading
+import time
 from itertools import combinations
 
 import numpy as np
@@ -22,6 +24,7 @@ from brio_core.diagnostics.reestimates import Reestimates
 from brio_core.diagnostics.scan_length import shortened, window
 from brio_core.diagnostics.shared_features import SharedFeatures
 from brio_core.methods.base import PathMethod
+from brio_core.residence import taken
 from brio_core.results import write_records
 from brio_core.sources import Scans
 from brio_core.transport import sinkhorn_divergence
@@ -201,6 +204,36 @@ def test_features_that_folds_share_give_the_answers_that_their_own_would(name, b
         torch.testing.assert_close(*answers)
     # Full scans and re-estimates by the second alone, unless there was no room to share.
     assert len(calls) == (2 if budget else 4)
+
+
+def test_linear_models_answer_on_several_threads(monkeypatch):
+    cohort, table = make_cohort()
+    problem, _ = make_problem("linear-tangent", cohort, table)
+    fold, before = problem.folds[0], torch.get_num_threads()
+    module = problem.module(fold).eval()
+    module.fit(1)
+    data = FoldData(module, problem, fold, Reestimates(Scans(cohort, problem.device, 0), 3))
+    represent, seen = problem.method.represent, []
+
+    def noted(self, features):
+        seen.append((len(features["covariance"]), threading.get_ident()))
+        time.sleep(0.001)  # a thread that is done at once would take the next part as well
+        return represent(self, features)
+
+    monkeypatch.setattr(problem.method, "represent", noted)
+    found = {}
+    try:
+        for threads in (1, 2):
+            seen.clear()
+            torch.set_num_threads(threads)
+            found[threads] = data.responses("represent", "logits")
+            sizes, names = zip(*seen)
+            assert max(sizes) == folds.CHUNK and len(set(names)) == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, found[1], found[2])), "the same bytes"
+    whole = module.represent(module.features(taken(problem.inputs, torch.as_tensor(fold.train))))
+    torch.testing.assert_close(found[1][0][:, 0], whole.double())
 
 
 @pytest.mark.parametrize("precision, expected", [("tf32", "high"), ("float32", "highest")])
