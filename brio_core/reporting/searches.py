@@ -40,7 +40,7 @@ def search_rows(
     found: dict[tuple, dict[str, list[dict]]] = {}
     for folder in folders:
         meta = read_meta(folder)
-        kind = ONE if meta["variant"] == meta["method"] else SEARCHED
+        kind = SEARCHED if len(meta["tries"]) > 1 else ONE
         place = (meta["cohort"], meta["protocol"], meta["method"])
         found.setdefault(place, {}).setdefault(kind, []).append(meta)
     rows = []

@@ -64,6 +64,9 @@ def made(tmp_path_factory):
         write(root, "coral", [0.6] * 4, settings=both, group="General OOD methods"),
         write(root, "coral-searched", [0.6] * 4, 0, both, [choices[3]] * 4,
               zip(choices, (0.5, 0.51, 0.52, 0.53)), group="General OOD methods"),
+        # As with 'search: true'.
+        write(root, "irm", [0.7] * 4, 0, {"learning_rate": 0.001}, rates(FIRST),
+              zip(rates(VALUES), MEANS), group="General OOD methods"),
         write(root, "linear-tangent", [0.7] * 4, group="Linear"),
     ]  # fmt: skip
     summary, sites = root / "loso.csv", root / "loso-sites.csv"
@@ -73,7 +76,7 @@ def made(tmp_path_factory):
         {"variant": f"{name}{end}", "method": name}
         for name in ("gcn", "gat", "gin", "coral")
         for end in ("", "-searched")
-    ] + [{"variant": "linear-tangent", "method": "linear-tangent"}]
+    ] + [{"variant": name, "method": name} for name in ("irm", "linear-tangent")]
     ok("search_table", "--summaries", summary, "--sites", sites, "--runs", *folders,
        "--experiment", json.dumps({"title": "T", "caption": "C"}),
        "--planned", json.dumps({"settings": [["demo", "loso"]], "variants": variants}),
@@ -88,7 +91,7 @@ def numbers(rows, method, *names):
 
 def test_what_was_tried_and_chosen(made):
     rows = made[1]
-    assert list(rows.index) == ["gcn", "gat", "gin", "coral", "linear-tangent"]
+    assert list(rows.index) == ["gcn", "gat", "gin", "coral", "irm", "linear-tangent"]
     words = ["setting", "tries", "values", "folds_chosen", "shipped", "status"]
     assert list(rows.loc["gcn", words]) == [
         "learning_rate", "3", "0.0003, 0.001, 0.003", "1, 2, 5", "0.001", "run",
@@ -129,11 +132,18 @@ def test_test_scores_are_paired_by_fold(made):
 
 def test_ranks_count_all_rows(made):
     rows = made[1]
-    one = rows["auc_one"].astype(float)
+    one = pd.to_numeric(rows["auc_one"])
     best = pd.to_numeric(rows["auc_searched"]).fillna(one)
-    for name, aucs in (("rank_one", one), ("rank_searched", best)):
-        expected = {method: 1 + int((aucs > aucs[method]).sum()) for method in rows.index}
-        assert rows[name].astype(int).to_dict() == expected
+    for name, aucs in (("rank_one", one.drop("irm")), ("rank_searched", best)):
+        expected = {method: 1 + int((aucs > aucs[method]).sum()) for method in aucs.index}
+        assert rows[name][aucs.index].astype(int).to_dict() == expected
+
+
+def test_a_method_that_is_always_searched_has_no_single_try(made):
+    row = made[1].loc["irm"]
+    assert list(row[["tries", "folds_chosen", "status"]]) == ["3", "0, 2, 2", "run"]
+    assert row["auc_one"] == row["auc_difference"] == row["rank_one"] == ""
+    assert float(row["auc_searched"]) > 0
 
 
 def test_the_printed_table(made):
