@@ -332,11 +332,10 @@ def test_every_trained_method_has_as_many_tries():
 
     resolved = configuration("abide")
     trained = {name: method for name, method in resolved.methods.items() if method["gpu"]}
-    assert len(trained) == 17
     for name, method in resolved.methods.items():
         settings, search = resolved.train_params(name)["settings"], method["search"]
         tries = [dict(zip(search, values)) for values in itertools.product(*search.values())]
-        assert len(tries) == (3 if name in trained else 1), name
+        assert len(tries) == (3 if name in trained else 1), f"{name}: three tries, like all others"
         assert {key: settings[key] for key in search} in tries, f"{name}: what is shipped is tried"
         for one in tries:
             registry.find(name).Settings.of(settings | one, name)
