@@ -33,10 +33,9 @@ def search_rows(
     search that is ``planned`` and was not run from one that does not exist.
     """
     both = {one["method"] for one in planned if one["variant"] != one["method"]}
-    scores = summaries.drop_duplicates(PLACE).set_index(PLACE)["auc_mean"]
+    scores = summaries.set_index(PLACE)["auc_mean"]
     # Averaged over seeds already.
-    by_fold = sites.drop_duplicates([*PLACE, "fold"]).set_index([*PLACE, "fold"])["auc"]
-    by_fold = by_fold.sort_index()
+    by_fold = sites.set_index([*PLACE, "fold"])["auc"].sort_index()
     found: dict[tuple, dict[str, list[dict]]] = {}
     for folder in folders:
         meta = read_meta(folder)

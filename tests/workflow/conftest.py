@@ -142,3 +142,16 @@ def after_demo(finished, tmp_path) -> Project:
     # Modification times are copied too, so nothing looks newer than it is.
     shutil.copytree(finished.folder, tmp_path / "brio", symlinks=True)
     return Project(tmp_path / "brio")
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A working directory whose own config folder comes before that of the repository."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(kind: str, name: str, text: str) -> None:
+        path = tmp_path / "config" / kind / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    return write

@@ -1,4 +1,4 @@
-"""What the configuration resolves to, and what is said about mistakes in it."""
+"""What the configuration resolves to."""
 
 import itertools
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from workflow.lib.configuration import load
-from workflow.lib.files import ConfigurationError, read_yaml
+from workflow.lib.files import read_yaml
 from workflow.lib.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,19 +24,6 @@ rois: {expected: 100}
 def configuration(name: str = "config", **changes):
     path = ROOT / "config" / f"{name}.yaml"
     return load({**read_yaml(path), **changes}, [path], changes)
-
-
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """A working directory whose own config folder comes before that of the repository."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(kind: str, name: str, text: str) -> None:
-        path = tmp_path / "config" / kind / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    return write
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -58,171 +45,6 @@ def test_every_key_is_described(kind):
 
     assert schema(kind)["additionalProperties"] is False
     walk(schema(kind), "")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cohort": ["demo"]}, "unknown key 'cohort'; did you mean 'cohorts'?"),
-        ({"block_length": {"treshold": 0.1}}, "unknown key 'block_length.treshold'; did you mean"),
-        ({"seeds": []}, "'seeds' is empty"),
-        ({"seeds": [0, 0]}, "'seeds' names 0 twice"),
-        ({"seeds": [-1]}, "'seeds[0]' must be at least 0, not -1"),
-        ({"more_seeds": {"brio": [1, 1]}}, "'more_seeds.brio' names 1 twice"),
-        ({"more_seeds": {"brio": [0]}}, "'more_seeds.brio' repeats 0, which is one of 'seeds'"),
-        ({"more_seeds": {"brioo": [5]}}, "unknown variant 'brioo'; did you mean 'brio'?"),
-        (
-            {"experiment_seeds": {"mian": "first"}},
-            "unknown experiment 'mian'; did you mean 'main'?",
-        ),
-        ({"protocol_seeds": {"lodo": "first"}}, "unknown key 'protocol_seeds.lodo'"),
-        ({"protocol_seeds": {"id": "last"}}, "'protocol_seeds.id' cannot be 'last'; it means:"),
-        (
-            {"documents": ["x"]},
-            "unknown name 'x' in 'documents', there is no config/documents/x.md",
-        ),
-        ({"split_seed": "zero"}, "'split_seed' must be a whole number, not 'zero'"),
-        ({"device": "tpu"}, "'device' must be one of auto, cpu, cuda, not 'tpu'"),
-        (
-            {"methods": "some"},
-            "'methods' cannot be 'some'; it means: 'all', 'implemented' or a list",
-        ),
-        ({"cohorts": ["dmeo"]}, "unknown name 'dmeo' in 'cohorts', there is no config/datasets/"),
-        ({"methods": ["gnc"]}, "unknown name 'gnc' in 'methods'"),
-        ({"experiments": ["mian"]}, "did you mean 'main'?"),
-        (
-            {"overrides": {"brioo": {}}},
-            "unknown method 'brioo' in 'overrides'; did you mean 'brio'",
-        ),
-        ({"overrides": {"gcn": {"factors": 2}}}, "overrides.gcn: unknown setting 'factors'"),
-        ({"overrides": {"all": {"epoch": 2}}}, "overrides.all: unknown setting 'epoch'; did you"),
-        ({"overrides": {"gcn": {"learning_rate": "1e-3"}}}, "it needs a point: 1.0e-4"),
-        ({"overrides": {"gcn": {"epochs": 2.5}}}, "'epochs' must be like 200, not 2.5"),
-        ({"overrides": {"gcn": {"dropout": 1.5}}}, "overrides.gcn: dropout is 1.5, but must be"),
-        ({"overrides": {"all": {"batch_size": 0}}}, "batch_size is 0, but must be above 0"),
-        ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
-        ({"variants": ["brio-k3"]}, "unknown variant 'brio-k3' in 'variants'; did you mean 'brio-"),
-        ({"diagnostics": {"scan_fractions": [1.5]}}, "must be at most 1, not 1.5"),
-    ],
-)
-def test_mistakes_are_named(changes, message):
-    with pytest.raises(ConfigurationError) as error:
-        configuration(**changes)
-    assert message in str(error.value)
-    assert str(error.value).startswith("--config: ")
-    assert "\n" not in str(error.value)
-
-
-def test_a_mistake_names_its_file(tmp_path):
-    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
-    first.write_text("cohorts: [demo]\n")
-    second.write_text("sedes: [1]\n")
-    with pytest.raises(ConfigurationError, match=r"second\.yaml: unknown key 'sedes'"):
-        load({"cohorts": ["demo"], "sedes": [1]}, [first, second])
-
-
-def test_a_key_that_stands_twice(tmp_path):
-    path = tmp_path / "twice.yaml"
-    path.write_text("seeds: [0]\nseeds: [1]\n")
-    with pytest.raises(ConfigurationError, match=r"twice\.yaml: key 'seeds' stands there twice"):
-        read_yaml(path)
-
-
-def test_broken_yaml_names_the_line(tmp_path):
-    path = tmp_path / "broken.yaml"
-    path.write_text("cohorts: [demo\nseeds: [1]\n")
-    with pytest.raises(ConfigurationError, match=r"broken\.yaml is not valid YAML \(line 2\)"):
-        read_yaml(path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "text", "message"),
-    [
-        (
-            "methods",
-            "mine",
-            "method: mine\nlabel: M\ngroup: Ours\nlable: M\n",
-            "unknown key 'lable'",
-        ),
-        (
-            "methods",
-            "mine",
-            "method: yours\nlabel: M\ngroup: Ours\n",
-            "must be 'mine', like the file",
-        ),
-        (
-            "methods",
-            "mine",
-            "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}, published: {b: 1}}\n",
-            "presets.published: unknown setting 'b'",
-        ),
-        (
-            "methods",
-            "mine",
-            "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
-            "variants: {brio-k2: {label: K, settings: {a: 2}}}\n",
-            "variant 'brio-k2' is also defined by method 'brio'",
-        ),
-        (
-            "methods",
-            "mine",
-            "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
-            "variants: {mine-searched: {label: S, settings: {a: 2}}}\n",
-            "variant 'mine-searched' is also defined by method 'mine'",
-        ),
-        ("experiments", "mine", "title: M\ncells: [{variants: [brio-k3]}]\n", "unknown variant"),
-        (
-            "experiments",
-            "mine",
-            "title: M\ncells: [{protocols: [lodo]}]\n",
-            "cells[0].protocols[0]",
-        ),
-        ("experiments", "train", "title: M\ncells: [{}]\n", "is the name of a rule"),
-        (
-            "experiments",
-            "mine",
-            "title: M\ncells: [{}]\noutputs: {tables: [{name: main-loso}]}\n",
-            "'main-loso' in outputs.tables is also an output of experiment 'main'",
-        ),
-        (
-            "experiments",
-            "mine",
-            "title: M\ncells: [{}]\n"
-            "outputs: {tables: [{name: a, program: checkpoint_table, reference: brio-k3}]}\n",
-            "unknown variant 'brio-k3'",
-        ),
-        (
-            "experiments",
-            "mine",
-            "title: M\ncells: [{}]\noutputs: {tables: [{name: a, reference: brio}]}\n",
-            "table 'a' has a 'reference', which only checkpoint_table takes; take it out",
-        ),
-        ("datasets", "demo", "cohort: demo\nsource: {kind: bids}\n", "key 'columns' is missing"),
-        (
-            "datasets",
-            "demo",
-            "cohort: demo\nsource: {kind: series, folder: x, patern: y}\n",
-            "unknown key 'source.patern'; did you mean 'pattern'?",
-        ),
-        (
-            "datasets",
-            "demo",
-            f"{FIVE_LINES}tr: {{1: 2.0, 2: 2.5, c: 2}}\n",
-            "'tr' cannot be 1; it means: Seconds by the name of a site, which is a text; write "
-            "site names in quotes, such as '1': 2.0",
-        ),
-        ("datasets", "demo", f"{FIVE_LINES}tr: {{NO: 2.0}}\n", "write site names in quotes"),
-        ("datasets", "demo", f"{FIVE_LINES}tr: {{c: 0}}\n", "'tr.c' must be more than 0, not 0"),
-        ("datasets", "demo", f"{FIVE_LINES}tr: 0\n", "'tr' must be more than 0, not 0"),
-        ("datasets", "demo", f"{FIVE_LINES}tr: two\n", "or a mapping or null, not 'two'"),
-    ],
-)
-def test_mistakes_in_other_files(elsewhere, kind, name, text, message):
-    elsewhere(kind, name, text)
-    with pytest.raises(ConfigurationError) as error:
-        configuration()
-    assert message in str(error.value)
-    assert str(error.value).startswith(f"config/{kind}/{name}.yaml")
 
 
 def test_own_data_in_five_lines(elsewhere):

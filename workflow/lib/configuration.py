@@ -65,7 +65,7 @@ class Configuration:
                 change = {"label": f"{method['label']} (published)", "settings": published}
                 found[published_variant(name)] = (name, change)
             if method["search"]:
-                change = {"label": f"{method['label']} (searched)", "settings": {}}
+                change = {"label": f"{method['label']} (searched)", "settings": {}, "search": True}
                 found[searched_variant(name)] = (name, change)
         return found
 
@@ -99,7 +99,7 @@ class Configuration:
         fixed = {*overrides.get(method["method"], {}), *change["settings"]}
         if self.settings["preset"] != "common":
             fixed |= method["presets"].get(self.settings["preset"], {}).keys()
-        searched = self.settings["search"] or variant == searched_variant(method["method"])
+        searched = self.settings["search"] or change.get("search", False)
         search = method["search"] if searched else {}
         return {
             "method": method["method"],
