@@ -11,9 +11,9 @@ import numpy as np
 import torch
 import yaml
 
-from brio_core.cohort import Cohort
-from brio_core.connectivity import fisher_z_connectivity
-from brio_core.stores import Rois, Series
+from brio_core.cohorts.cohort import Cohort
+from brio_core.cohorts.stores import Rois, Series
+from brio_core.connectivity.fisher_z import fisher_z_connectivity
 
 METHODS = Path(__file__).resolve().parents[1] / "config" / "methods"
 

@@ -22,7 +22,7 @@ from torch import nn  # noqa: E402
 from torch.func import functional_call, grad, stack_module_state, vmap  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from brio_core.graphs import node_descriptor, propagation_support, signed_graph  # noqa: E402
+from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph  # noqa: E402
 from brio_core.methods.brio.factors import SignedEncoder  # noqa: E402
 
 WIDTH, ROI_DIM, LAYERS = 64, 16, 2

@@ -44,8 +44,8 @@ def measure(folder: Path, reader: str) -> None:
     import nibabel
     from nilearn.maskers import NiftiLabelsMasker
 
-    from brio_core.imaging.atlas import read_atlas
-    from brio_core.imaging.extraction import Extractor
+    from brio_core.cohorts.atlases.atlas import read_atlas
+    from brio_core.cohorts.extraction import Extractor
 
     bold, labels = folder / "bold.nii.gz", folder / "labels.nii.gz"
 

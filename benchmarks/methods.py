@@ -41,10 +41,10 @@ import torch  # noqa: E402
 import yaml  # noqa: E402
 from common import METHODS, common_settings, machine, table  # noqa: E402
 
-from brio_core.cell import run_cell  # noqa: E402
-from brio_core.evaluation import auc  # noqa: E402
-from brio_core.files import read_json  # noqa: E402
+from brio_core.evaluation.scores import auc  # noqa: E402
 from brio_core.methods import registry  # noqa: E402
+from brio_core.system.files import read_json  # noqa: E402
+from brio_core.training.run import run_cell  # noqa: E402
 
 
 def settings_of(method: str) -> dict:

@@ -27,7 +27,7 @@ ARGUMENTS = parse()
 import torch  # noqa: E402
 from common import machine, seconds, table  # noqa: E402
 
-from brio_core.resampling import (  # noqa: E402
+from brio_core.connectivity.reestimation import (  # noqa: E402
     block_indices,
     block_multiplicities,
     reestimated_connectivity,

@@ -42,10 +42,10 @@ ARGUMENTS = parse()
 import numpy as np  # noqa: E402
 from common import common_settings, machine, table  # noqa: E402
 
-from brio_core.cohort import PARTICIPANT_COLUMNS  # noqa: E402
-from brio_core.files import read_json, write_json, write_text  # noqa: E402
-from brio_core.splits import split_checksum  # noqa: E402
-from brio_core.stores import Rois, write_series  # noqa: E402
+from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS  # noqa: E402
+from brio_core.cohorts.splits import split_checksum  # noqa: E402
+from brio_core.cohorts.stores import Rois, write_series  # noqa: E402
+from brio_core.system.files import read_json, write_json, write_text  # noqa: E402
 
 
 def make(folder: Path, subjects: int) -> None:

@@ -29,7 +29,7 @@ ARGUMENTS = parse()
 
 import torch  # noqa: E402
 
-from brio_core.transport import sinkhorn_divergence  # noqa: E402
+from brio_core.methods.layers.transport import sinkhorn_divergence  # noqa: E402
 
 WITHIN = 1e-4
 

@@ -41,10 +41,10 @@ import pandas as pd  # noqa: E402
 import torch  # noqa: E402
 from common import Size, common_settings, machine, make_cohort, table, wait  # noqa: E402
 
+from brio_core.cohorts.splits import make_split  # noqa: E402
 from brio_core.methods import registry  # noqa: E402
-from brio_core.problem import Problem, read_folds  # noqa: E402
-from brio_core.splits import make_split  # noqa: E402
-from brio_core.training import Checkpoints, make_deterministic, train  # noqa: E402
+from brio_core.training.problem import Problem, read_folds  # noqa: E402
+from brio_core.training.trainer import Checkpoints, make_deterministic, train  # noqa: E402
 
 
 def run(

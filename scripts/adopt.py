@@ -7,7 +7,7 @@ subject of the split; further columns are ignored, and so are rows whose split i
 import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.system import cli
 
 
 def main() -> None:

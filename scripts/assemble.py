@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from brio_core.cli import json_argument, run
+from brio_core.system.cli import json_argument, run
 
 
 def main() -> None:
@@ -22,13 +22,13 @@ def main() -> None:
     from importlib.metadata import version
 
     from brio_core import __version__
-    from brio_core.cohort import PARTICIPANT_COLUMNS
-    from brio_core.imaging import inclusion
-    from brio_core.imaging.candidates import read_candidates
-    from brio_core.imaging.parts import Parts, sources_checksum
-    from brio_core.imaging.sources import open_source
-    from brio_core.imaging.tables import refuse_formula, write_table
-    from brio_core.stores import write_series
+    from brio_core.cohorts import inclusion
+    from brio_core.cohorts.candidates import read_candidates
+    from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
+    from brio_core.cohorts.parts import Parts, sources_checksum
+    from brio_core.cohorts.readers.sources import open_source
+    from brio_core.cohorts.stores import write_series
+    from brio_core.cohorts.tables import refuse_formula, write_table
 
     dataset = arguments.dataset
     cohort = dataset["cohort"]

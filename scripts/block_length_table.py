@@ -1,7 +1,7 @@
 """BRIO with shorter and longer blocks: frames, seconds, AUC and ACC."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

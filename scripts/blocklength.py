@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core.cli import json_argument, run
+from brio_core.system.cli import json_argument, run
 
 
 def parse() -> argparse.Namespace:
@@ -24,13 +24,13 @@ def main() -> None:
     import numpy as np
     import pandas as pd
 
-    from brio_core.cohort import read_participants
-    from brio_core.errors import BrioError
-    from brio_core.files import write_json
-    from brio_core.randomness import torch_generator
-    from brio_core.resampling import estimate_block_length, round_half_up
-    from brio_core.splits import read_split
-    from brio_core.stores import read_series
+    from brio_core.cohorts.cohort import read_participants
+    from brio_core.cohorts.splits import read_split
+    from brio_core.cohorts.stores import read_series
+    from brio_core.connectivity.reestimation import estimate_block_length, round_half_up
+    from brio_core.system.errors import BrioError
+    from brio_core.system.files import write_json
+    from brio_core.system.randomness import torch_generator
 
     series = read_series(arguments.series)
     table = read_participants(arguments.participants)

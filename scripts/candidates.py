@@ -2,7 +2,7 @@
 
 import argparse
 
-from brio_core.cli import json_argument, run
+from brio_core.system.cli import json_argument, run
 
 
 def main() -> None:
@@ -14,10 +14,10 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="candidates.tsv to write")
     arguments = parser.parse_args()
 
-    from brio_core.imaging.candidates import COLUMNS, find_candidates
-    from brio_core.imaging.inclusion import stop_if_bad
-    from brio_core.imaging.sources import open_source
-    from brio_core.imaging.tables import write_table
+    from brio_core.cohorts.candidates import COLUMNS, find_candidates
+    from brio_core.cohorts.inclusion import stop_if_bad
+    from brio_core.cohorts.readers.sources import open_source
+    from brio_core.cohorts.tables import write_table
 
     candidates = find_candidates(open_source(arguments.dataset, arguments.data_dir))
     if arguments.on_bad_subject == "stop":

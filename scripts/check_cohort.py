@@ -11,14 +11,14 @@ from pathlib import Path
 # Neither the package nor the workflow need be installed: both lie beside this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from brio_core.cli import run
-from brio_core.errors import BrioError
+from brio_core.system.cli import run
+from brio_core.system.errors import BrioError
 
 
 def read_dataset(path: Path) -> dict:
     """The dataset file with all defaults, checked as the workflow would."""
-    from workflow.lib.files import ConfigurationError, read_yaml
-    from workflow.lib.schema import check, filled, schema
+    from workflow.planning.files import ConfigurationError, read_yaml
+    from workflow.planning.schema import check, filled, schema
 
     try:
         dataset = read_yaml(path)
@@ -38,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = read_dataset(arguments.dataset)
 
-    from brio_core.imaging.check import check_cohort
+    from brio_core.cohorts.check import check_cohort
 
     report = check_cohort(dataset, arguments.data_dir, arguments.split_seed)
     if arguments.dataset.stem != dataset["cohort"]:

@@ -1,7 +1,7 @@
 """Validation AUC with and without the luck of choosing, beside the AUC of the test."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Subjects per site and class, frames and exclusions, as CSV, Markdown, LaTeX and JSON."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import table_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

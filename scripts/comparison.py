@@ -1,7 +1,7 @@
 """Each method against BRIO: intervals and signed-rank tests over sites, spread by sampling."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core.cli import run
+from brio_core.system.cli import run
 
 
 def parse() -> argparse.Namespace:
@@ -20,8 +20,8 @@ def main() -> None:
     import numpy as np
 
     from brio_core import __version__
-    from brio_core.connectivity import fisher_z_connectivity
-    from brio_core.stores import read_series, write_fc
+    from brio_core.cohorts.stores import read_series, write_fc
+    from brio_core.connectivity.fisher_z import fisher_z_connectivity
 
     series = read_series(arguments.series)
     scans = (series.scan(index).astype(np.float64) for index in range(len(series)))

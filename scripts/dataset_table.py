@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 PAPER = Path(__file__).resolve().parents[1] / "config" / "paper"
 

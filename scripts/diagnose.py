@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from brio_core.cli import json_argument, run
+from brio_core.system.cli import json_argument, run
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -33,8 +33,8 @@ def main(words: Sequence[str] | None = None) -> None:
     import torch
 
     torch.set_num_threads(arguments.threads)
-    from brio_core.diagnostics.cell import diagnose_cell
-    from brio_core.training import choose_device
+    from brio_core.evaluation.diagnostics.run import diagnose_cell
+    from brio_core.training.trainer import choose_device
 
     diagnose_cell(
         arguments.cohort_dir,

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.system import cli
 
 
 def main() -> None:
@@ -32,9 +32,9 @@ def main() -> None:
     if arguments.templates and not arguments.out_dir:
         parser.error("--templates needs --out-dir")
 
-    from brio_core.files import write_text
     from brio_core.reporting.document import Sources
     from brio_core.reporting.pages import Made, fill, fill_again, write_page
+    from brio_core.system.files import write_text
 
     # All are filled in before one is written.
     if arguments.again:

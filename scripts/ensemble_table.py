@@ -1,7 +1,7 @@
 """Scores of single seeds, and of the mean of all seeds' probabilities."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 # Neither the package nor the workflow need be installed: both lie beside this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from brio_core.cli import run
-from brio_core.code_version import ROOT
-from brio_core.errors import BrioError
+from brio_core.system.cli import run
+from brio_core.system.errors import BrioError
+from brio_core.system.versions import ROOT
 
 TIMES = ROOT / "docs" / "benchmarks" / "cuda-methods.md"
 
@@ -26,9 +26,9 @@ def main() -> None:
     parser.add_argument("--times", type=Path, default=TIMES, help="measured seconds (Markdown)")
     arguments = parser.parse_args()
 
-    from workflow.lib.configuration import load
-    from workflow.lib.files import ConfigurationError, read_yaml
-    from workflow.lib.hours import read_times, report
+    from workflow.planning.configuration import load
+    from workflow.planning.files import ConfigurationError, read_yaml
+    from workflow.planning.hours import read_times, report
 
     try:
         config = read_yaml(arguments.configfile)

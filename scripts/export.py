@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.system import cli
 
 README = """\
 # Shared results
@@ -33,10 +33,10 @@ def main() -> None:
 
     import pandas as pd
 
-    from brio_core.files import write_text
     from brio_core.reporting.cohorts import read_cohorts, site_rows
     from brio_core.reporting.export import shared_cohorts, shared_scores
     from brio_core.reporting.results import COSTS, read_summaries, read_table
+    from brio_core.system.files import write_text
 
     out, least = arguments.out_dir, arguments.smallest_cell
     cohorts = read_cohorts(arguments.inclusion, arguments.participants)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from brio_core.cli import json_argument, run
+from brio_core.system.cli import json_argument, run
 
 
 def main() -> None:
@@ -16,10 +16,10 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="HDF5 file to write")
     arguments = parser.parse_args()
 
-    from brio_core.imaging.batch import extract_batch
-    from brio_core.imaging.candidates import read_candidates
-    from brio_core.imaging.parts import write_part
-    from brio_core.imaging.sources import open_source
+    from brio_core.cohorts.batch import extract_batch
+    from brio_core.cohorts.candidates import read_candidates
+    from brio_core.cohorts.parts import write_part
+    from brio_core.cohorts.readers.sources import open_source
 
     source = open_source(arguments.dataset, arguments.data_dir)
     candidates = read_candidates(arguments.candidates)

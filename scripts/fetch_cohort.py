@@ -10,8 +10,8 @@ from pathlib import Path
 # The package need not be installed: it lies beside this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from brio_core.cli import run
-from brio_core.errors import BrioError
+from brio_core.system.cli import run
+from brio_core.system.errors import BrioError
 
 
 def main() -> None:
@@ -32,8 +32,8 @@ def main() -> None:
         advice = dataset["how_to_get"].strip()
         raise BrioError(f"cohort {dataset['cohort']} cannot be downloaded by a program; {advice}")
 
-    from brio_core.imaging.pcp import PcpSource
-    from brio_core.imaging.pcp_download import download
+    from brio_core.cohorts.readers.pcp import PcpSource
+    from brio_core.cohorts.readers.pcp_download import download
 
     source = PcpSource(dataset, arguments.data_dir)
     came, there = download(source, arguments.attempts, arguments.wait, arguments.url)

@@ -1,7 +1,7 @@
 """Validation AUC of the same trainings, had checkpoints been eligible from another epoch on."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -20,12 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import diagnose
 import train
 
-from brio_core.cli import run
-from brio_core.errors import BrioError
+from brio_core.system.cli import run
+from brio_core.system.errors import BrioError
 
 if TYPE_CHECKING:
-    from brio_core.handover.plan import Job
-    from brio_core.handover.work import Worker
+    from brio_core.remote.plan import Job
+    from brio_core.remote.work import Worker
 
 BEGUN = time.monotonic()
 PROGRAMS = {"train": train, "diagnose": diagnose}
@@ -106,7 +106,7 @@ def _pack_options(parser: argparse.ArgumentParser) -> None:
 
 
 def plan(arguments: argparse.Namespace) -> None:
-    from brio_core.handover.plan import prepare
+    from brio_core.remote.plan import prepare
 
     made = prepare(arguments.jobs, PROGRAMS, arguments.folder)
     size = sum((arguments.folder / "results" / name).stat().st_size for name in made.inputs)
@@ -115,9 +115,9 @@ def plan(arguments: argparse.Namespace) -> None:
 
 
 def work(arguments: argparse.Namespace) -> None:
-    from brio_core.handover.plan import read_plan
-    from brio_core.handover.processes import describe_ends, run_together
-    from brio_core.handover.work import Worker
+    from brio_core.remote.plan import read_plan
+    from brio_core.remote.processes import describe_ends, run_together
+    from brio_core.remote.work import Worker
 
     if arguments.processes < 1:
         raise BrioError(f"--processes {arguments.processes}: at least one is needed")
@@ -176,14 +176,14 @@ def _run(worker: "Worker", arguments: argparse.Namespace) -> None:
         return words
 
     if arguments.processes > 1:
-        from brio_core.devices import allow_sharing
+        from brio_core.system.devices import allow_sharing
 
         allow_sharing(arguments.processes)
     worker.run(_seconds_left(arguments), options)
 
 
 def pack(arguments: argparse.Namespace) -> None:
-    from brio_core.handover.pack import pack_new
+    from brio_core.remote.pack import pack_new
 
     root = arguments.results or arguments.plan.parent / "results"
     parts = pack_new(
@@ -197,7 +197,7 @@ def pack(arguments: argparse.Namespace) -> None:
 
 
 def take(arguments: argparse.Namespace) -> None:
-    from brio_core.handover.take import take as take_back
+    from brio_core.remote.take import take as take_back
 
     take_back(
         arguments.archives, arguments.plan, PROGRAMS,

@@ -2,7 +2,7 @@
 
 import argparse
 
-from brio_core.cli import run
+from brio_core.system.cli import run
 
 
 def main() -> None:
@@ -11,7 +11,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="folder to write, for example data/demo")
     arguments = parser.parse_args()
 
-    from brio_core.imaging.demo import make_demo
+    from brio_core.cohorts.demo.cohort import make_demo
 
     make_demo(arguments.out)
 

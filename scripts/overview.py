@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.system import cli
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "workflow" / "report" / "overview.html.j2"
 
@@ -27,8 +27,8 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="HTML")
     arguments = parser.parse_args()
 
-    from brio_core.files import write_text
     from brio_core.reporting.overview import render
+    from brio_core.system.files import write_text
 
     write_text(arguments.out, render(**vars(arguments)))
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from brio_core.cli import run
 from brio_core.reporting.options import table_options
+from brio_core.system.cli import run
 
 PAPER = Path(__file__).resolve().parents[1] / "config" / "paper"
 
@@ -16,12 +16,12 @@ def main() -> None:
     parser.add_argument("--participants", nargs="*", default=[], metavar="TSV")
     arguments = parser.parse_args()
 
-    from brio_core.files import write_text
     from brio_core.reporting.cohorts import read_cohorts
     from brio_core.reporting.paper_vs_ours import compare, compared_table
     from brio_core.reporting.results import read_summaries
     from brio_core.reporting.tables import markdown
     from brio_core.reporting.writing import write_table
+    from brio_core.system.files import write_text
 
     cohorts = read_cohorts(arguments.inclusion, arguments.participants)
     rows = compare(

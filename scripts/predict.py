@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core.cli import run
+from brio_core.system.cli import run
 
 
 def parse() -> argparse.Namespace:
@@ -16,9 +16,9 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    from brio_core.predict import predict
-    from brio_core.results import read_models, write_records
-    from brio_core.stores import read_series
+    from brio_core.cohorts.stores import read_series
+    from brio_core.training.prediction import predict
+    from brio_core.training.results import read_models, write_records
 
     models, series = read_models(arguments.models), read_series(arguments.series)
     logits = predict(models, series, arguments.series)

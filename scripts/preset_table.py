@@ -1,7 +1,7 @@
 """Every method with the common budget and with its authors' settings."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

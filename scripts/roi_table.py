@@ -1,7 +1,7 @@
 """The regions that the qualified factors of BRIO pool from."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """AUC of trained models when test scans are cut short."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

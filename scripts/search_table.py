@@ -1,7 +1,7 @@
 """Every method with its one setting and with several to choose from."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core import cli
+from brio_core.system import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core.cli import run
+from brio_core.system.cli import run
 
 COLUMNS = (
     "subject", "site", "label", "age", "male", "mean_fd", "tr", "frames", "fc_mean", "fc_sd",
@@ -19,9 +19,9 @@ def main() -> None:
 
     import numpy as np
 
-    from brio_core.cohort import Cohort, read_participants
-    from brio_core.files import write_text
-    from brio_core.site_profile import site_profile
+    from brio_core.cohorts.cohort import Cohort, read_participants
+    from brio_core.cohorts.site_profile import site_profile
+    from brio_core.system.files import write_text
 
     table = read_participants(arguments.cohort_dir / "participants.tsv")
     cohort = Cohort.load(arguments.cohort_dir)

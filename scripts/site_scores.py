@@ -1,7 +1,7 @@
 """The long table of scores by site, and the means of sensitivity, specificity and calibration."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from brio_core.cli import run
+from brio_core.system.cli import run
 
 
 def parse() -> argparse.Namespace:
@@ -19,9 +19,9 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    from brio_core.cohort import read_participants
-    from brio_core.files import write_json, write_text
-    from brio_core.splits import make_split, plain_rows
+    from brio_core.cohorts.cohort import read_participants
+    from brio_core.cohorts.splits import make_split, plain_rows
+    from brio_core.system.files import write_json, write_text
 
     table = read_participants(arguments.participants)
     split = make_split(table, arguments.cohort, arguments.protocol, arguments.split_seed)

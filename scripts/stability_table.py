@@ -1,7 +1,7 @@
 """Agreement of sites and change under re-estimation beside the AUC on unseen sites."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from brio_core import cli
+from brio_core.system import cli
 
 
 def main() -> None:
@@ -14,9 +14,9 @@ def main() -> None:
     parser.add_argument("--cells", help="JSON, when and where each cell was trained")
     arguments = parser.parse_args()
 
-    from brio_core.files import write_json, write_text
     from brio_core.reporting.results import read_cells
     from brio_core.reporting.summary import summarise
+    from brio_core.system.files import write_json, write_text
 
     rows, folds = summarise(arguments.runs, arguments.experiment)
     if arguments.sites:

@@ -1,13 +1,12 @@
 """A table of results as CSV, Markdown and LaTeX, and as JSON for the overview page."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import experiment_options
+from brio_core.system.cli import run
 
 
 def main() -> None:
     arguments = experiment_options(__doc__, "summaries", planned=False).parse_args()
 
-    from brio_core.errors import BrioError
     from brio_core.reporting.results import COSTS, read_summaries
     from brio_core.reporting.results_table import (
         PERMUTED,
@@ -17,6 +16,7 @@ def main() -> None:
         with_planned,
     )
     from brio_core.reporting.writing import write_table
+    from brio_core.system.errors import BrioError
 
     rows = read_summaries(arguments.summaries)
     permuted = rows["protocol"].str.fullmatch(PERMUTED.pattern)

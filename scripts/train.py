@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from brio_core.cli import json_argument, run
+from brio_core.system.cli import json_argument, run
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> None:
     import torch
 
     torch.set_num_threads(arguments.threads)
-    from brio_core.cell import run_cell
+    from brio_core.training.run import run_cell
 
     run_cell(
         arguments.cohort_dir,

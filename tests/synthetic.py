@@ -7,14 +7,14 @@ import pandas as pd
 import torch
 import yaml
 
-from brio_core import training
-from brio_core.cohort import Cohort
-from brio_core.connectivity import fisher_z_connectivity
+from brio_core.cohorts.cohort import Cohort
+from brio_core.cohorts.splits import make_split
+from brio_core.cohorts.stores import Rois, Series
+from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.methods import registry
-from brio_core.problem import Problem, read_folds
-from brio_core.residence import rows_of
-from brio_core.splits import make_split
-from brio_core.stores import Rois, Series
+from brio_core.system.residence import rows_of
+from brio_core.training import trainer as training
+from brio_core.training.problem import Problem, read_folds
 
 METHODS = Path(__file__).parents[1] / "config" / "methods"
 # Applied to the common preset of any method that has the setting: enough to go through every

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tiny import DATASET, make_lab
 
-from brio_core.errors import BrioError
-from brio_core.imaging.batch import extract_batch
-from brio_core.imaging.candidates import find_candidates
-from brio_core.imaging.sources import open_source
-from brio_core.imaging.tables import refuse_formula
+from brio_core.cohorts.batch import extract_batch
+from brio_core.cohorts.candidates import find_candidates
+from brio_core.cohorts.readers.sources import open_source
+from brio_core.cohorts.tables import refuse_formula
+from brio_core.system.errors import BrioError
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = [
@@ -54,7 +54,7 @@ def test_nothing_that_is_read_can_run_code(path):
 
 
 def test_yaml_makes_no_objects(tmp_path):
-    from workflow.lib.files import ConfigurationError, read_yaml
+    from workflow.planning.files import ConfigurationError, read_yaml
 
     path = tmp_path / "x.yaml"
     path.write_text(f"a: !!python/object/apply:os.mkdir ['{tmp_path}/harm']\n")

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 import brio_core
-from brio_core.cohort import PARTICIPANT_COLUMNS
-from brio_core.imaging.inclusion import COLUMNS as INCLUSION_COLUMNS
+from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
+from brio_core.cohorts.inclusion import COLUMNS as INCLUSION_COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -153,5 +153,5 @@ class _BalancedAssignmentBackward(Derivative):
 
 
 def balanced_assignment(similarity: Tensor, iterations: int) -> Tensor:
-    """:func:`brio_core.transport.balanced_assignment` on a GPU; at least one iteration."""
+    """:func:`transport.balanced_assignment` on a GPU; at least one iteration."""
     return BalancedAssignment.apply(similarity, iterations)[0]

@@ -1,7 +1,7 @@
 """Graph attention of one head and graph in one program; no weight of a pair ever meets memory.
 
 A program holds all senders of a few receivers at a time, so softmax and its gradient are computed
-from the scores alone. Dropout draws the numbers of :func:`brio_core.randomness.uniform`.
+from the scores alone. Dropout draws the numbers of :func:`brio_core.system.randomness.uniform`.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Random binary masks on listed edges from the scores of both directions, in one pass each way.
 
-Draws the numbers of :func:`brio_core.randomness.uniform`, and draws them again on the way back.
+Draws the numbers of :func:`randomness.uniform`, and draws them again on the way back.
 """
 
 import torch

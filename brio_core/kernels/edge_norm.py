@@ -1,6 +1,6 @@
 """Instance norm over the edges of every graph, for values ``s_i + r_j`` of nodes at their ends.
 
-What :class:`brio_core.layers.edge_scorers.InstanceEdgeNorm` does, with the units' dropout behind
+What :class:`edge_scorers.InstanceEdgeNorm` does, with the units' dropout behind
 it. A program holds some units of one graph, whose nodes it goes through more than once: after the
 first time they are in a near cache.
 """

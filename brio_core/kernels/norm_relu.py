@@ -1,7 +1,7 @@
 """``dropout(relu(BatchNorm(x)))`` for many folds or experts, in two passes each way.
 
 The ReLU may be left out. Channels are the last axis. Dropout draws the numbers of
-:func:`brio_core.randomness.uniform`, and draws them again on the way back instead of keeping them.
+:func:`randomness.uniform`, and draws them again on the way back instead of keeping them.
 """
 
 import torch

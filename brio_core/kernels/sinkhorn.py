@@ -15,12 +15,12 @@ def fits(cost: Tensor) -> bool:
 def solve(
     cost: Tensor, epsilon: float, iterations: int, symmetric: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """phi, psi, plan and entropy of :class:`brio_core.transport.Transport`."""
+    """phi, psi, plan and entropy of :class:`brio_core.methods.layers.transport.Transport`."""
     if cost.is_cuda:
         from brio_core.kernels.sinkhorn_triton import launch
 
         return launch(cost.contiguous(), epsilon, iterations, symmetric)
-    from brio_core.transport import solve_plain
+    from brio_core.methods.layers.transport import solve_plain
 
     # The outputs of an operator must not share memory, as two equal potentials would.
     return tuple(part.clone() for part in solve_plain(cost, epsilon, iterations, symmetric))
@@ -46,12 +46,12 @@ def _(info, in_dims, cost: Tensor, epsilon: float, iterations: int, symmetric: b
 def solve_divergence(
     cost: Tensor, count: int, epsilon: float, iterations: int
 ) -> tuple[Tensor, Tensor]:
-    """Values and plans of :func:`brio_core.transport.solve_divergence_plain`, in one kernel."""
+    """Values and plans of :func:`transport.solve_divergence_plain`, in one kernel."""
     if cost.is_cuda:
         from brio_core.kernels.sinkhorn_triton import launch_divergence
 
         return launch_divergence(cost.contiguous(), count, epsilon, iterations)
-    from brio_core.transport import solve_divergence_plain
+    from brio_core.methods.layers.transport import solve_divergence_plain
 
     return solve_divergence_plain(cost, count, epsilon, iterations)
 

@@ -1,6 +1,6 @@
 """Softmax over short rows and dropout behind it, in one pass forward and one backward.
 
-Dropout draws the numbers of :func:`brio_core.randomness.uniform`; the gradient is computed from
+Dropout draws the numbers of :func:`randomness.uniform`; the gradient is computed from
 the scores alone, so that neither weights nor masks are kept.
 """
 

@@ -1,6 +1,6 @@
 """Uniform numbers in one pass over memory; torch, without unsigned integers, needs a dozen.
 
-Bit for bit the numbers of :func:`brio_core.randomness.uniform`.
+Bit for bit the numbers of :func:`brio_core.system.randomness.uniform`.
 """
 
 import torch

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from brio_core.layers.environments import (
+from brio_core.methods.gcn import Gcn, GcnSettings
+from brio_core.methods.hyperparameters import SiteSettings
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.environments import (
     coral_penalty,
     mean_over,
     mean_site_risk,
@@ -17,9 +20,6 @@ from brio_core.layers.environments import (
     site_means,
     site_moments,
 )
-from brio_core.methods.base import Batch
-from brio_core.methods.gcn import Gcn, GcnSettings
-from brio_core.methods.settings import SiteSettings
 
 
 @dataclass(frozen=True)

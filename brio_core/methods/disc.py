@@ -19,15 +19,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.graphs import subject_graph
-from brio_core.layers.convolutions import DenseGcn
-from brio_core.layers.edge_lists import EdgeLists, list_edges
-from brio_core.layers.edge_scorers import EdgeScorer
-from brio_core.layers.fused import norm_relu
-from brio_core.layers.norms import NodeNorm
-from brio_core.methods.base import Batch, Features, GradientMethod, margin
-from brio_core.methods.settings import GradientSettings, check_choice
-from brio_core.randomness import uniform
+from brio_core.connectivity.graphs import subject_graph
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, margin
+from brio_core.methods.layers.convolutions import DenseGcn
+from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_scorers import EdgeScorer
+from brio_core.methods.layers.fused import norm_relu
+from brio_core.methods.layers.norms import NodeNorm
+from brio_core.system.randomness import uniform
 
 APART, SWAPPED = "apart", "swapped"
 

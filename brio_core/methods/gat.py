@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.errors import BrioError
-from brio_core.graphs import subject_graph
-from brio_core.layers.convolutions import DenseGat
-from brio_core.layers.readouts import pool
-from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.settings import GradientSettings, check_choice
-from brio_core.randomness import dropout
+from brio_core.connectivity.graphs import subject_graph
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.layers.convolutions import DenseGat
+from brio_core.methods.layers.readouts import pool
+from brio_core.system.errors import BrioError
+from brio_core.system.randomness import dropout
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from brio_core.graphs import normalised_adjacency, subject_graph
-from brio_core.layers.convolutions import DenseGcn
-from brio_core.layers.norms import MaskedNorm
-from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.settings import GradientSettings, check_choice
-from brio_core.randomness import dropout
+from brio_core.connectivity.graphs import normalised_adjacency, subject_graph
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.layers.convolutions import DenseGcn
+from brio_core.methods.layers.norms import MaskedNorm
+from brio_core.system.randomness import dropout
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from brio_core.graphs import subject_graph
-from brio_core.layers.convolutions import DenseGin
-from brio_core.layers.norms import NodeNorm
-from brio_core.layers.readouts import POOLINGS, pool
-from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.settings import GradientSettings, check_choice
-from brio_core.randomness import dropout
+from brio_core.connectivity.graphs import subject_graph
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.layers.convolutions import DenseGin
+from brio_core.methods.layers.norms import NodeNorm
+from brio_core.methods.layers.readouts import POOLINGS, pool
+from brio_core.system.randomness import dropout
 
 
 @dataclass(frozen=True)

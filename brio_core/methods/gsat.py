@@ -6,7 +6,7 @@ what attention may tell.
 
 Departures: the edge network has one hidden layer where the authors have two, and drops its units
 for a whole graph at once, because a vector per edge does not fit beside all folds
-(:mod:`brio_core.layers.edge_scorers`); its InstanceNorm over the edges of a graph is exact.
+(:mod:`brio_core.methods.layers.edge_scorers`); its InstanceNorm over the edges of a graph is exact.
 Attention is averaged over the two directions of an edge, as the authors mean it: their code of
 2022, and the benchmarks that copied it, average each direction with itself. Mean readout.
 """
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from brio_core.errors import BrioError
-from brio_core.graphs import subject_graph
-from brio_core.layers.convolutions import DenseGin
-from brio_core.layers.edge_lists import EdgeLists, list_edges
-from brio_core.layers.edge_masks import bernoulli_divergence, concrete, logistic_noise
-from brio_core.layers.edge_scorers import EdgeScorer
-from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.settings import GradientSettings, check_choice
-from brio_core.randomness import dropout, uniform
+from brio_core.connectivity.graphs import subject_graph
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.layers.convolutions import DenseGin
+from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_masks import bernoulli_divergence, concrete, logistic_noise
+from brio_core.methods.layers.edge_scorers import EdgeScorer
+from brio_core.system.errors import BrioError
+from brio_core.system.randomness import dropout, uniform
 
 FIRST_RATE, DROP = 0.9, 0.1
 # Streams of random numbers; each pass of the GIN takes one per layer after its own.

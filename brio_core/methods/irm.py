@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from brio_core.layers.environments import (
+from brio_core.methods.gcn import Gcn, GcnSettings
+from brio_core.methods.hyperparameters import SiteSettings, check_choice
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.environments import (
     irm_penalty,
     irm_penalty_of_halves,
     mean_over,
@@ -17,9 +20,6 @@ from brio_core.layers.environments import (
     membership,
     site_means,
 )
-from brio_core.methods.base import Batch
-from brio_core.methods.gcn import Gcn, GcnSettings
-from brio_core.methods.settings import SiteSettings, check_choice
 
 WARM_UP, PENALISED = "warm-up", "penalised"
 

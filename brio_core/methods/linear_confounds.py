@@ -3,9 +3,14 @@
 import torch
 from torch import Tensor
 
-from brio_core.linear import LinearMethod, LogisticSettings, TrainFeatures, mean_and_scale
-from brio_core.methods.base import Features
-from brio_core.threads import one_thread
+from brio_core.methods.interface import Features
+from brio_core.methods.linear.method import (
+    LinearMethod,
+    LogisticSettings,
+    TrainFeatures,
+    mean_and_scale,
+)
+from brio_core.system.threads import one_thread
 
 N_COVARIATES = 3
 

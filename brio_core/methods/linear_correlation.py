@@ -9,10 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brio_core.cohort import TrainView
-from brio_core.graphs import edge_places, node_descriptor, support_of_edges, upper_triangle
-from brio_core.linear import LogisticSettings, StandardisedEdges
-from brio_core.methods.settings import check_choice
+from brio_core.cohorts.cohort import TrainView
+from brio_core.connectivity.graphs import (
+    edge_places,
+    node_descriptor,
+    support_of_edges,
+    upper_triangle,
+)
+from brio_core.methods.hyperparameters import check_choice
+from brio_core.methods.linear.method import LogisticSettings, StandardisedEdges
 
 EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brio_core.cohort import TrainView
-from brio_core.graphs import upper_triangle
-from brio_core.layers import krylov
-from brio_core.layers.linear import Path, balanced_weights, ridge_grid
-from brio_core.linear import StandardisedEdges, is_exact
-from brio_core.methods.base import Features
-from brio_core.methods.settings import Settings
-from brio_core.sources import Sources
+from brio_core.cohorts.cohort import TrainView
+from brio_core.connectivity.graphs import upper_triangle
+from brio_core.methods.hyperparameters import Settings
+from brio_core.methods.interface import Features
+from brio_core.methods.linear import krylov
+from brio_core.methods.linear.exact import Path, balanced_weights, ridge_grid
+from brio_core.methods.linear.method import StandardisedEdges, is_exact
+from brio_core.methods.training_scans import Sources
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ import importlib
 import importlib.util
 import pkgutil
 
-from brio_core.errors import BrioError
-from brio_core.methods.base import Method
+from brio_core.methods.interface import Method
+from brio_core.system.errors import BrioError
 
 # Modules beside the methods' own.
-SHARED = ("base", "registry", "settings")
+SHARED = ("hyperparameters", "interface", "layers", "linear", "registry", "stack", "training_scans")
 
 
 def find(name: str) -> type[Method]:

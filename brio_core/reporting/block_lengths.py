@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from brio_core.errors import BrioError
-from brio_core.files import read_json
 from brio_core.reporting.results import cohort_title, ordered, protocol_title
 from brio_core.reporting.results_table import SCORES
 from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table, best, is_best, with_sd
+from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json
 
 SHORTEST, LONGEST = 2, 30  # Eq. app_block_length_range
 SETTING = "block_length_scale"

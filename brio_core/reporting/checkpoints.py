@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from brio_core.errors import BrioError
 from brio_core.reporting.comparison import REFERENCE
 from brio_core.reporting.results import in_paper_order, read_history, read_meta
 from brio_core.reporting.results_table import blocks_of_rows
 from brio_core.reporting.summary import IDENTITY
 from brio_core.reporting.tables import Cell, Table, percent
+from brio_core.system.errors import BrioError
 
 EPOCHS = ("epochs", "selected_epoch")
 SHARES = ("validation_auc", "validation_crossed", "validation_luck", "validation_last")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.errors import BrioError
 from brio_core.reporting.results import class_names, cohort_title, read_table
 from brio_core.reporting.tables import Cell, Row, Table, plural
+from brio_core.system.errors import BrioError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from brio_core.evaluation import MEASURES, Estimate
+from brio_core.evaluation.scores import MEASURES, Estimate
+from brio_core.evaluation.site_statistics import (
+    holm,
+    mean_over_sites,
+    resampled_sites,
+    signed_rank,
+    smallest_p,
+)
 from brio_core.reporting.results import (
     cohort_title,
     ordered,
@@ -16,13 +23,6 @@ from brio_core.reporting.results import (
 )
 from brio_core.reporting.results_table import SCORES, blocks_of_rows
 from brio_core.reporting.tables import Cell, Table, percent, plural, with_interval
-from brio_core.site_statistics import (
-    holm,
-    mean_over_sites,
-    resampled_sites,
-    signed_rank,
-    smallest_p,
-)
 
 REFERENCE = "brio"
 SIGNIFICANT = 0.05

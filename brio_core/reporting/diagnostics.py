@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.files import read_json
 from brio_core.reporting.results import in_paper_order, read_table
+from brio_core.system.files import read_json
 
 NUMBERS = {
     "cells": ("site_discrepancy", "predictive_variation", "validation_auc", "test_auc"),

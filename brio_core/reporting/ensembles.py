@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 
-from brio_core.evaluation import score_folds
+from brio_core.evaluation.scores import score_folds
 from brio_core.reporting.blocks import blocks
 from brio_core.reporting.results import in_paper_order, ordered, read_run
 from brio_core.reporting.summary import IDENTITY, by_variant

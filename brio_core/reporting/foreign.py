@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.errors import BrioError
-from brio_core.files import write_json, write_text
+from brio_core.cohorts.splits import read_split
 from brio_core.reporting.results import FOREIGN, PREDICTION_COLUMNS, read_table
-from brio_core.splits import read_split
+from brio_core.system.errors import BrioError
+from brio_core.system.files import write_json, write_text
 
 COLUMNS = ("subject", "fold")
 

@@ -6,7 +6,7 @@ imports: an option of a figure must not train models again.
 
 from argparse import ArgumentParser
 
-from brio_core.cli import json_argument
+from brio_core.system.cli import json_argument
 
 INPUTS = {
     "summaries": ("CSV", "summaries of experiments"),

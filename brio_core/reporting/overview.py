@@ -11,8 +11,6 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from brio_core.errors import BrioError
-from brio_core.files import read_json
 from brio_core.reporting.efficiency import duration
 from brio_core.reporting.headline import headlines
 from brio_core.reporting.results import (
@@ -27,6 +25,8 @@ from brio_core.reporting.results import (
 from brio_core.reporting.results_table import PERMUTED, permuted_rows, verdict
 from brio_core.reporting.settings import read_yaml
 from brio_core.reporting.tables import plural
+from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json
 
 # In the order of the page; a section that is not listed comes before "paper".
 SECTIONS = {

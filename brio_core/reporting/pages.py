@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from brio_core.errors import BrioError
-from brio_core.files import atomic, read_json, write_json, write_text
 from brio_core.reporting.document import Sources, render
 from brio_core.reporting.templates import needed, read_template
+from brio_core.system.errors import BrioError
+from brio_core.system.files import atomic, read_json, write_json, write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = "page.json"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.errors import BrioError
 from brio_core.reporting.results import read_table
+from brio_core.system.errors import BrioError
 
 TITLES = {
     "loso": "Results on unseen sites",

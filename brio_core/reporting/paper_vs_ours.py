@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.evaluation import Estimate
+from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.block_lengths import block_lengths, read_block_lengths
 from brio_core.reporting.cohorts import CohortTables
 from brio_core.reporting.paper import SCALES, TITLES, paper_numbers

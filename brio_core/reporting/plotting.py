@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgb
 
-from brio_core.files import atomic
 from brio_core.reporting.results import GROUPS, METHODS
+from brio_core.system.files import atomic
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

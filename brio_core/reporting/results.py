@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.errors import BrioError
-from brio_core.files import read_json
+from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json
 
 GROUPS = (
     "General GNNs",

@@ -4,8 +4,8 @@ import re
 
 import pandas as pd
 
-from brio_core.evaluation import Estimate
-from brio_core.intervals import mean_of_repeats
+from brio_core.evaluation.intervals import mean_of_repeats
+from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.results import (
     PROTOCOLS,
     cohort_title,

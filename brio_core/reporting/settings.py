@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from brio_core.errors import BrioError
 from brio_core.reporting.remarks import remarks
 from brio_core.reporting.tables import Cell, Row, Table
+from brio_core.system.errors import BrioError
 
 COLUMNS = ("concerns", "part", "file", "choice", "value", "key", "remark")
 OURS = "brio"
@@ -16,9 +16,10 @@ NOT_IN_PAPER = "Linear"
 LONG = 40
 WITHOUT_KEY = (
     "Three choices have no key: a subject counts as class 1 above a probability of one half "
-    "(brio_core/evaluation.py); the validation sites of a fold are the next two on a ring of sites "
-    "that split_seed draws (brio_core/splits.py); of the checkpoints the one with the best mean "
-    "AUC over validation sites is kept, the earliest of equals (brio_core/gradient.py)."
+    "(brio_core/evaluation/scores.py); the validation sites of a fold are the next two on a ring "
+    "of sites that split_seed draws (brio_core/cohorts/splits.py); of the checkpoints the one with "
+    "the best mean AUC over validation sites is kept, the earliest of equals "
+    "(brio_core/training/gradient.py)."
 )
 
 

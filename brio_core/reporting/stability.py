@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from brio_core.intervals import LEVEL
+from brio_core.evaluation.intervals import LEVEL
+from brio_core.evaluation.site_statistics import resampled_sites
 from brio_core.reporting.blocks import planned_blocks
 from brio_core.reporting.diagnostics import Diagnostics
 from brio_core.reporting.tables import Cell, Row, Table, percent
-from brio_core.site_statistics import resampled_sites
 
 MEASURES = {"discrepancy": "site_discrepancy", "variation": "predictive_variation"}
 

@@ -7,16 +7,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from brio_core.errors import BrioError
-from brio_core.evaluation import MEASURES, FoldScores, score_folds
-from brio_core.intervals import auc_interval, averaging_share, mean_intervals, resampling_weights
-from brio_core.reporting.results import Run, in_paper_order, read_run
-from brio_core.site_statistics import (
+from brio_core.evaluation.intervals import (
+    auc_interval,
+    averaging_share,
+    mean_intervals,
+    resampling_weights,
+)
+from brio_core.evaluation.scores import MEASURES, FoldScores, score_folds
+from brio_core.evaluation.site_statistics import (
     mean_over_sites,
     resampled_sites,
     sampling_spread,
     sd_over_sites,
 )
+from brio_core.reporting.results import Run, in_paper_order, read_run
+from brio_core.system.errors import BrioError
 
 IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from brio_core.errors import BrioError
+from brio_core.system.errors import BrioError
 
 # What may stand in a place: its words, and how many of them at least and at most.
 FORMS = {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.files import write_json, write_text
 from brio_core.reporting.tables import Table, latex, markdown
+from brio_core.system.files import write_json, write_text
 
 
 def write_table(prefix: str | Path, rows: pd.DataFrame, table: Table) -> None:

@@ -1,7 +1,7 @@
 """Draw AUC and accuracy of BRIO and its ablations as bars."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Draw the AUC of every test fold and its mean with a 95 % interval, per method."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Draw the estimated and used block length of every fold."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

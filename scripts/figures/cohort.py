@@ -1,7 +1,7 @@
 """Draw the subjects per site and class, and the exclusions by reason."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

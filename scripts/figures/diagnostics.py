@@ -1,7 +1,7 @@
 """Draw the four diagnostics of a cohort: scatter, alignment sweep, mismatches, retention."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

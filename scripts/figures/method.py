@@ -1,7 +1,7 @@
 """Draw the overview of the method."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

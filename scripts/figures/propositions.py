@@ -1,7 +1,7 @@
 """Draw how far the two propositions are from their bounds on trained models."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

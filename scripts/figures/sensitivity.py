@@ -1,7 +1,7 @@
 """Draw AUC of BRIO over the number of re-estimates and of factors."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Draw age, motion, scan length and connectivity per site and class, before any training."""
 
-from brio_core.cli import run
 from brio_core.reporting.options import figure_options
+from brio_core.system.cli import run
 
 
 def main() -> None:

@@ -59,8 +59,8 @@ def test_broken_file(file, kind, lab, finished, stages):
 
 @pytest.mark.parametrize("kind", ["empty", "cut off", "zeros inside", "not its own"])
 def test_broken_model(kind, lab):
-    from brio_core.errors import BrioError
-    from brio_core.results import read_models
+    from brio_core.system.errors import BrioError
+    from brio_core.training.results import read_models
 
     path = lab.folder / RUN / "models.pt"
     path.write_bytes(breakages(path.read_bytes())[kind])
@@ -79,8 +79,8 @@ class Planted:
 
 
 def test_a_model_file_cannot_run_code(lab):
-    from brio_core.errors import BrioError
-    from brio_core.results import read_models
+    from brio_core.system.errors import BrioError
+    from brio_core.training.results import read_models
 
     path, harm = lab.folder / RUN / "models.pt", lab.folder / "harm"
     torch.save({"format": "brio-models", "states": [Planted(harm)]}, path)

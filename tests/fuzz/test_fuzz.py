@@ -13,19 +13,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tiny import CONFIG, DATASET, EXPERIMENT, ROOT, make_lab
 
-from brio_core.cohort import read_participants
-from brio_core.errors import BrioError
-from brio_core.files import read_json
-from brio_core.imaging.base import Scan, Unusable
-from brio_core.imaging.candidates import COLUMNS, find_candidates, read_candidates
-from brio_core.imaging.parts import Parts, write_part
-from brio_core.imaging.series import series_scan
-from brio_core.imaging.sources import open_source
-from brio_core.splits import make_split, read_split
-from brio_core.stores import Rois, read_fc, read_series, write_fc, write_series
-from workflow.lib import configuration
-from workflow.lib.files import ConfigurationError, read_yaml
-from workflow.lib.schema import check, schema
+from brio_core.cohorts.candidates import COLUMNS, find_candidates, read_candidates
+from brio_core.cohorts.cohort import read_participants
+from brio_core.cohorts.parts import Parts, write_part
+from brio_core.cohorts.readers.series import series_scan
+from brio_core.cohorts.readers.sources import open_source
+from brio_core.cohorts.source import Scan, Unusable
+from brio_core.cohorts.splits import make_split, read_split
+from brio_core.cohorts.stores import Rois, read_fc, read_series, write_fc, write_series
+from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json
+from workflow.planning import configuration
+from workflow.planning.files import ConfigurationError, read_yaml
+from workflow.planning.schema import check, schema
 
 pytestmark = pytest.mark.fuzz
 

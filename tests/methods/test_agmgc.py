@@ -5,14 +5,14 @@ import torch
 from synthetic import settings_of
 from torch.func import grad
 
-from brio_core.cohort import TrainView
-from brio_core.errors import BrioError
-from brio_core.graphs import neighbours_per_roi
-from brio_core.layers.contrastive import nt_xent
-from brio_core.layers.splines import hat_basis
-from brio_core.methods.agmgc import Agmgc
-from brio_core.methods.base import Batch, binary_cross_entropy
-from brio_core.stores import Rois
+from brio_core.cohorts.cohort import TrainView
+from brio_core.cohorts.stores import Rois
+from brio_core.connectivity.graphs import neighbours_per_roi
+from brio_core.methods.agmgc.contrastive import nt_xent
+from brio_core.methods.agmgc.method import Agmgc
+from brio_core.methods.agmgc.splines import hat_basis
+from brio_core.methods.interface import Batch, binary_cross_entropy
+from brio_core.system.errors import BrioError
 
 LABEL = torch.tensor([0, 1, 1, 0, 1])
 

@@ -6,11 +6,11 @@ import yaml
 from synthetic import METHODS, make_problem, settings_of
 from torch.nn import functional
 
-from brio_core.errors import BrioError
-from brio_core.gradient import GradientFit
-from brio_core.layers.mixup import Blend, draw_blend, mix
-from brio_core.methods.base import Batch
-from brio_core.methods.brainnettf import BrainNetTf, BrainNetTfSettings
+from brio_core.methods.brainnettf.method import BrainNetTf, BrainNetTfSettings
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.mixup import Blend, draw_blend, mix
+from brio_core.system.errors import BrioError
+from brio_core.training.gradient import GradientFit
 
 
 def full_settings(**overrides):

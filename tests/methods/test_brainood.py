@@ -4,11 +4,11 @@ import pytest
 import torch
 from synthetic import settings_of
 
-from brio_core.graphs import subject_graph
-from brio_core.layers.edge_lists import EdgeLists, list_edges
-from brio_core.layers.edge_masks import bernoulli_divergence, bernoulli_masks
-from brio_core.methods.base import Batch
-from brio_core.methods.brainood import BrainOod, alignment, row_entropy
+from brio_core.connectivity.graphs import subject_graph
+from brio_core.methods.brainood.method import BrainOod, alignment, row_entropy
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_masks import bernoulli_divergence, bernoulli_masks
 
 ROIS, SUBJECTS = 12, 6
 

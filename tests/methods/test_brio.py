@@ -9,14 +9,14 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 from torch.nn import functional
 
-from brio_core.connectivity import fisher_z_connectivity
-from brio_core.errors import BrioError
-from brio_core.gradient import GradientFit
-from brio_core.graphs import node_descriptor
+from brio_core.connectivity.fisher_z import fisher_z_connectivity
+from brio_core.connectivity.graphs import node_descriptor
+from brio_core.connectivity.reestimation import block_indices, clipped_block_length, resampling_keys
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.factors import Assignment
 from brio_core.methods.brio.qualification import qualify
-from brio_core.resampling import block_indices, clipped_block_length, resampling_keys
+from brio_core.system.errors import BrioError
+from brio_core.training.gradient import GradientFit
 
 BUDGET = 1 << 30
 

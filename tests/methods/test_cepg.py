@@ -8,11 +8,11 @@ import yaml
 from synthetic import METHODS, make_problem, settings_of
 from torch.nn import functional
 
-from brio_core.gradient import GradientFit
-from brio_core.layers.contrasts import class_contrasts, contrast_disagreement
-from brio_core.layers.environments import membership
-from brio_core.methods.base import Batch
-from brio_core.methods.cepg import GUIDED, WARM_UP, Cepg
+from brio_core.methods.cepg.contrasts import class_contrasts, contrast_disagreement
+from brio_core.methods.cepg.method import GUIDED, WARM_UP, Cepg
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.environments import membership
+from brio_core.training.gradient import GradientFit
 
 ROIS, SITES = 12, 3
 SITE = torch.arange(SITES).repeat_interleave(8)

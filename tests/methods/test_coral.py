@@ -6,10 +6,10 @@ import pytest
 import torch
 from synthetic import make_problem
 
-from brio_core.gradient import GradientFit
-from brio_core.layers.environments import coral_penalty, membership, site_moments
 from brio_core.methods.coral import Coral
 from brio_core.methods.gcn import Gcn
+from brio_core.methods.layers.environments import coral_penalty, membership, site_moments
+from brio_core.training.gradient import GradientFit
 
 WIDTH = 3
 SITE = torch.tensor([0] * 6 + [1] * 6 + [2] * 6)

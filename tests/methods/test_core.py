@@ -7,14 +7,14 @@ import pytest
 import torch
 from synthetic import make_cohort, make_problem, settings_of
 
-from brio_core.cohort import TrainView
-from brio_core.errors import BrioError
-from brio_core.gradient import GradientFit
-from brio_core.graphs import upper_triangle
-from brio_core.methods.base import Batch
+from brio_core.cohorts.cohort import TrainView
+from brio_core.cohorts.stores import Rois
+from brio_core.connectivity.graphs import upper_triangle
 from brio_core.methods.core import Core, scaffold
 from brio_core.methods.core.scaffold import Group, resamples, scaffold_statistics, site_groups
-from brio_core.stores import Rois
+from brio_core.methods.interface import Batch
+from brio_core.system.errors import BrioError
+from brio_core.training.gradient import GradientFit
 
 ROIS, EDGES, WANTED = 10, 45, 8
 PLANTED, FLIPPED = [3, 11, 27, 40], 20

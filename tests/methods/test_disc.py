@@ -5,8 +5,6 @@ import torch
 from synthetic import settings_of
 from torch.func import grad
 
-from brio_core.layers.edge_lists import EdgeLists
-from brio_core.methods.base import Batch
 from brio_core.methods.disc import (
     APART,
     SWAPPED,
@@ -14,6 +12,8 @@ from brio_core.methods.disc import (
     generalised_cross_entropy,
     relative_difficulty,
 )
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.edge_lists import EdgeLists
 
 ROIS, SUBJECTS = 12, 8
 LABEL = torch.arange(SUBJECTS) % 2

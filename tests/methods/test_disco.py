@@ -5,10 +5,7 @@ import math
 import torch
 from synthetic import settings_of
 
-from brio_core.layers.edge_lists import EdgeLists
-from brio_core.layers.edge_masks import diversity_hinge
-from brio_core.methods.base import Batch
-from brio_core.methods.disco import (
+from brio_core.methods.disco.method import (
     ROUTED,
     WARM_UP,
     Disco,
@@ -19,6 +16,9 @@ from brio_core.methods.disco import (
     load_balance,
     teacher_divergence,
 )
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.edge_lists import EdgeLists
+from brio_core.methods.layers.edge_masks import diversity_hinge
 
 ROIS, SUBJECTS, EXPERTS = 12, 8, 3
 LABEL = torch.arange(SUBJECTS) % 2

@@ -7,15 +7,15 @@ import pytest
 import torch
 from synthetic import make_problem, settings_of
 
-from brio_core.cohort import TrainView
-from brio_core.errors import BrioError
-from brio_core.gradient import GradientFit
-from brio_core.methods.base import Batch
+from brio_core.cohorts.cohort import TrainView
+from brio_core.cohorts.stores import Rois
 from brio_core.methods.fc_hgnn import FcHgnn
 from brio_core.methods.fc_hgnn.method import mutual
-from brio_core.results import fold_logits
-from brio_core.stores import Rois
-from brio_core.training import Checkpoints, train
+from brio_core.methods.interface import Batch
+from brio_core.system.errors import BrioError
+from brio_core.training.gradient import GradientFit
+from brio_core.training.results import fold_logits
+from brio_core.training.trainer import Checkpoints, train
 
 N_TRAIN, N_ROIS, N_SITES = 30, 12, 3
 FEMALE, MALE, UNKNOWN = 0.0, 1.0, float("nan")

@@ -7,10 +7,10 @@ from synthetic import settings_of
 from torch.nn.functional import leaky_relu
 from torch_geometric.nn import GCNConv
 
-from brio_core.graphs import normalised_adjacency
+from brio_core.cohorts.stores import Rois
+from brio_core.connectivity.graphs import normalised_adjacency
 from brio_core.methods.fc_hgnn import FcHgnn
 from brio_core.methods.fc_hgnn.brain import BrainEncoder, hemispheres
-from brio_core.stores import Rois
 
 N_ROIS = 12
 

@@ -3,9 +3,9 @@
 import torch
 from synthetic import settings_of
 
-from brio_core.graphs import normalised_adjacency
-from brio_core.layers.convolutions import DenseGcn
+from brio_core.connectivity.graphs import normalised_adjacency
 from brio_core.methods.gcn import Gcn
+from brio_core.methods.layers.convolutions import DenseGcn
 
 
 def random_graph(n_rois=12, batch=3):

@@ -4,10 +4,10 @@ import pytest
 import torch
 from synthetic import settings_of
 
-from brio_core.graphs import subject_graph
-from brio_core.layers.convolutions import DenseGin
-from brio_core.layers.readouts import pool
+from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.gin import Gin
+from brio_core.methods.layers.convolutions import DenseGin
+from brio_core.methods.layers.readouts import pool
 
 N_ROIS, WIDTH = 6, 5
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from synthetic import settings_of
 
-from brio_core.graphs import subject_graph
-from brio_core.layers.edge_lists import EdgeLists, list_edges
-from brio_core.layers.edge_masks import bernoulli_divergence
-from brio_core.methods.base import Batch
+from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.gsat import Gsat
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_masks import bernoulli_divergence
 
 ROIS, SUBJECTS = 12, 6
 

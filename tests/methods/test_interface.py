@@ -9,13 +9,13 @@ import torch
 import yaml
 from synthetic import inputs_of, make_cohort, make_problem, settings_of
 
-from brio_core.cohort import TrainView
-from brio_core.gradient import GradientFit
+from brio_core.cohorts.cohort import TrainView
+from brio_core.cohorts.stores import Rois
 from brio_core.methods import registry
-from brio_core.methods.base import Batch, GradientMethod, PathMethod
-from brio_core.results import fold_logits, read_models, write_models
-from brio_core.stores import Rois
-from brio_core.training import Checkpoints, groups, train
+from brio_core.methods.interface import Batch, GradientMethod, PathMethod
+from brio_core.training.gradient import GradientFit
+from brio_core.training.results import fold_logits, read_models, write_models
+from brio_core.training.trainer import Checkpoints, groups, train
 
 CONFIG = Path(__file__).parents[2] / "config" / "methods"
 METHODS = registry.names()

@@ -5,15 +5,15 @@ import torch
 from synthetic import make_problem, settings_of
 from torch.nn import functional
 
-from brio_core.gradient import GradientFit
-from brio_core.layers.environments import (
+from brio_core.methods.gcn import Gcn
+from brio_core.methods.irm import PENALISED, WARM_UP, Irm
+from brio_core.methods.layers.environments import (
     dummy_gradients,
     irm_penalty,
     mean_site_risk,
     membership,
 )
-from brio_core.methods.gcn import Gcn
-from brio_core.methods.irm import PENALISED, WARM_UP, Irm
+from brio_core.training.gradient import GradientFit
 
 SITE = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1])
 LABEL = torch.tensor([0, 1, 1, 0, 1, 0, 0, 0, 0])

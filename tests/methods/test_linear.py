@@ -7,10 +7,10 @@ import pytest
 import torch
 from synthetic import inputs_of, make_cohort, make_problem
 
-from brio_core.folds import FoldStack
 from brio_core.methods import registry
-from brio_core.path import fit_path
-from brio_core.results import fold_logits
+from brio_core.methods.stack import FoldStack
+from brio_core.training.penalty_path import fit_path
+from brio_core.training.results import fold_logits
 
 NAMES = ["linear-confounds", "linear-correlation", "linear-reestimation", "linear-tangent"]
 

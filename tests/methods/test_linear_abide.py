@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from synthetic import make_problem
 
-from brio_core.cohort import Cohort
-from brio_core.connectivity import fisher_z_connectivity
-from brio_core.evaluation import auc
-from brio_core.results import fold_logits
-from brio_core.stores import Rois, Series
-from brio_core.training import Checkpoints, train
+from brio_core.cohorts.cohort import Cohort
+from brio_core.cohorts.stores import Rois, Series
+from brio_core.connectivity.fisher_z import fisher_z_connectivity
+from brio_core.evaluation.scores import auc
+from brio_core.training.results import fold_logits
+from brio_core.training.trainer import Checkpoints, train
 
 
 def abide():

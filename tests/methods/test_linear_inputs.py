@@ -7,10 +7,10 @@ import pytest
 import torch
 from synthetic import inputs_of, make_cohort, make_problem, settings_of
 
-from brio_core.errors import BrioError
-from brio_core.folds import FoldStack
-from brio_core.graphs import edge_places, propagation_support, upper_triangle
-from brio_core.path import fit_path
+from brio_core.connectivity.graphs import edge_places, propagation_support, upper_triangle
+from brio_core.methods.stack import FoldStack
+from brio_core.system.errors import BrioError
+from brio_core.training.penalty_path import fit_path
 
 READINGS = ["support", "descriptors"]
 

@@ -8,13 +8,14 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from brio_core import linear, path
-from brio_core.cohort import TrainView
-from brio_core.layers import blocks, krylov, tangent
+from brio_core.cohorts.cohort import TrainView
 from brio_core.methods import registry
-from brio_core.path import fit_path
-from brio_core.results import fold_logits
-from brio_core.training import Checkpoints, train
+from brio_core.methods.linear import blocks, krylov, tangent
+from brio_core.methods.linear import method as linear
+from brio_core.training import penalty_path as path
+from brio_core.training.penalty_path import fit_path
+from brio_core.training.results import fold_logits
+from brio_core.training.trainer import Checkpoints, train
 
 NAMES = ["linear-correlation", "linear-reestimation", "linear-tangent"]
 

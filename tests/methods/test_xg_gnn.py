@@ -6,14 +6,14 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 from torch.func import functional_call
 
-from brio_core.errors import BrioError
-from brio_core.gradient import GradientFit
-from brio_core.layers.inner_adam import PREFIX
-from brio_core.layers.mixup import draw_blend, mix
-from brio_core.methods.base import Batch
-from brio_core.methods.xg_gnn import INNER, OUTER, Propagation, RegionLinear, XgGnn
-from brio_core.randomness import fold_in
-from brio_core.samplers import schedule
+from brio_core.methods.interface import Batch
+from brio_core.methods.layers.mixup import draw_blend, mix
+from brio_core.methods.xg_gnn.inner_adam import PREFIX
+from brio_core.methods.xg_gnn.method import INNER, OUTER, Propagation, RegionLinear, XgGnn
+from brio_core.system.errors import BrioError
+from brio_core.system.randomness import fold_in
+from brio_core.training.gradient import GradientFit
+from brio_core.training.samplers import schedule
 
 ROIS, FRAMES, SUBJECTS = 8, 40, 4
 

@@ -1,10 +1,10 @@
 """Which cells experiments consist of, and which tables and figures are made of them."""
 
 from tests.workflow.test_configuration import configuration
-from workflow.lib.cells import experiment_cells, own_name
-from workflow.lib.documents import document_files
-from workflow.lib.outputs import item, item_cells, output_inputs, output_names, planned
-from workflow.lib.paths import Paths
+from workflow.planning.cells import experiment_cells, own_name
+from workflow.planning.documents import document_files
+from workflow.planning.outputs import item, item_cells, output_inputs, output_names, planned
+from workflow.planning.paths import Paths
 
 
 def test_cells_are_chosen_by_cohorts_methods_and_seeds():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from brio_core.code_version import (
+from brio_core.methods.registry import SHARED
+from brio_core.system.versions import (
     ROOT,
     _fingerprint,
     _imports,
@@ -100,4 +101,5 @@ def test_training_imports_no_method():
             found.add(path)
             waiting += _imports(path, ROOT)
     methods = {path.name for path in found if path.parent.name == "methods"}
-    assert methods == {"__init__.py", "base.py", "registry.py", "settings.py"}
+    shared = {f"{name}.py" for name in SHARED if name not in ("layers", "linear")}
+    assert methods == {"__init__.py", *shared}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.lib.configuration import load
-from workflow.lib.files import read_yaml
-from workflow.lib.schema import schema
+from workflow.planning.configuration import load
+from workflow.planning.files import read_yaml
+from workflow.planning.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ("config", "paper", "abide", "abide-cc200")
@@ -113,7 +113,7 @@ def test_the_demo_changes_settings_to_valid_ones():
 
 
 def test_planned_methods_have_no_code():
-    from brio_core.code_version import method_files
+    from brio_core.system.versions import method_files
 
     methods = configuration().methods
     assert len(methods) == 21

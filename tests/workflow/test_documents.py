@@ -3,12 +3,12 @@
 import pandas as pd
 import pytest
 
-from brio_core.errors import BrioError
+from brio_core.system.errors import BrioError
 from tests.tiny import make_lab
-from workflow.lib.configuration import load
-from workflow.lib.documents import document_files
-from workflow.lib.files import ConfigurationError
-from workflow.lib.paths import Paths
+from workflow.planning.configuration import load
+from workflow.planning.documents import document_files
+from workflow.planning.files import ConfigurationError
+from workflow.planning.paths import Paths
 
 PAGE = "# Demo\n\n{{ value main-loso brio auc }}\n\n{{ table main-loso }}\n\n{{ figure cohorts }}\n"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from workflow.lib.configuration import load
-from workflow.lib.files import ConfigurationError, read_yaml
-from workflow.lib.hours import Size, cohort_size, estimate, read_times, report
+from workflow.planning.configuration import load
+from workflow.planning.files import ConfigurationError, read_yaml
+from workflow.planning.hours import Size, cohort_size, estimate, read_times, report
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = """A GPU; made up: 1,000 subjects, 20 sites, loso, seed 0

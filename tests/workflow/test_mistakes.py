@@ -3,8 +3,8 @@
 import pytest
 
 from tests.workflow.test_configuration import FIVE_LINES, configuration
-from workflow.lib.configuration import load
-from workflow.lib.files import ConfigurationError, read_yaml
+from workflow.planning.configuration import load
+from workflow.planning.files import ConfigurationError, read_yaml
 
 
 @pytest.mark.parametrize(

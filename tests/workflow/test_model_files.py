@@ -5,8 +5,8 @@ import gzip
 import pytest
 import torch
 
-from brio_core.errors import BrioError
-from brio_core.results import MODEL_FORMAT, MODEL_VERSION, read_models, write_tensors
+from brio_core.system.errors import BrioError
+from brio_core.training.results import MODEL_FORMAT, MODEL_VERSION, read_models, write_tensors
 
 
 def test_dropped_models_cost_nothing_later(project):

@@ -9,10 +9,10 @@ import yaml
 
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.results_table import results_table
-from workflow.lib.cells import Cell, experiment_cells, summary_cells
-from workflow.lib.configuration import load
-from workflow.lib.files import ConfigurationError
-from workflow.lib.outputs import planned
+from workflow.planning.cells import Cell, experiment_cells, summary_cells
+from workflow.planning.configuration import load
+from workflow.planning.files import ConfigurationError
+from workflow.planning.outputs import planned
 
 ROOT = Path(__file__).resolve().parents[2]
 FOREIGN = {

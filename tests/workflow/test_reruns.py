@@ -39,7 +39,7 @@ SETTINGS = {"settings"}
 
 def test_second_run_has_nothing_to_do(after_demo):
     """Comments and docstrings do not count as a change."""
-    after_demo.append("brio_core/training.py", "\n\n# A remark.\n")
+    after_demo.append("brio_core/training/trainer.py", "\n\n# A remark.\n")
     after_demo.edit("brio_core/methods/gcn.py", '"""GCN: ', '"""Changed words. GCN: ')
     after_demo.append("config/methods/gcn.yaml", "# A remark.\n")
     done = after_demo.snakemake("--cores", "1")
@@ -73,14 +73,14 @@ def test_one_method_changes(after_demo, file, old, new, variant):
 
 
 def test_shared_training_code_changes(after_demo):
-    after_demo.append("brio_core/training.py", "\nCHANGED = 1\n")
+    after_demo.append("brio_core/training/trainer.py", "\nCHANGED = 1\n")
     jobs = after_demo.plan()
     assert cells_of(jobs) == ALL_CELLS
     assert rules_of(jobs) == {"train"} | AFTER_TRAINING
 
 
 def test_code_of_everything_changes(after_demo):
-    after_demo.append("brio_core/files.py", "\nCHANGED = 1\n")
+    after_demo.append("brio_core/system/files.py", "\nCHANGED = 1\n")
     jobs = after_demo.plan()
     assert cells_of(jobs) == ALL_CELLS
     assert {"make_demo", "extract", "connect", "split", "blocklength"} <= rules_of(jobs)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from brio_core.code_version import _imports
-from workflow.lib.checks import RESERVED
-from workflow.lib.outputs import PROGRAMS
+from brio_core.system.versions import _imports
+from workflow.planning.checks import RESERVED
+from workflow.planning.outputs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = sorted((ROOT / "envs").glob("*.yaml"))
@@ -142,7 +142,7 @@ def test_environments_hold_what_is_imported(path, workflow_rules):
                 "table": [ROOT / f"scripts/{name}.py" for name in PROGRAMS["tables"]],
                 "figure": list((ROOT / "scripts/figures").glob("*.py")),
                 "train": list((ROOT / "brio_core/methods").glob("**/*.py")),
-                "extract": list((ROOT / "brio_core/imaging").glob("*.py")),
+                "extract": list((ROOT / "brio_core/cohorts/readers").glob("*.py")),
             }.get(rule.name, [])
     assert scripts
     imported = {PACKAGES.get(name, name) for name in third_party(scripts)}

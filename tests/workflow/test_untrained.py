@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from workflow.lib.cells import Cell, experiment_cells
-from workflow.lib.configuration import load
-from workflow.lib.files import ConfigurationError
-from workflow.lib.outputs import item_cells, output_names
-from workflow.lib.paths import Paths
+from workflow.planning.cells import Cell, experiment_cells
+from workflow.planning.configuration import load
+from workflow.planning.files import ConfigurationError
+from workflow.planning.outputs import item_cells, output_names
+from workflow.planning.paths import Paths
 
 WORDS = {"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0, 1],
          "experiments": ["main", "diagnostics", "ablations"]}  # fmt: skip

@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from workflow.lib.configuration import load
-from workflow.lib.files import ConfigurationError
-from workflow.lib.schema import schema
-from workflow.lib.words import merged, read_words
+from workflow.planning.configuration import load
+from workflow.planning.files import ConfigurationError
+from workflow.planning.schema import schema
+from workflow.planning.words import merged, read_words
 
 WORDS = (
     "seeds=[0, 1]",

@@ -6,10 +6,10 @@ import shlex
 import time
 from functools import partial
 
-from brio_core.code_version import code_version, program_version
-from brio_core.errors import BrioError
+from brio_core.system.versions import code_version, program_version
+from brio_core.system.errors import BrioError
 from brio_core.reporting.remarks import remarks
-from workflow.lib.cells import (
+from workflow.planning.cells import (
     Cell,
     experiment_cells,
     experiment_settings,
@@ -17,15 +17,15 @@ from workflow.lib.cells import (
     own_name,
     summary_cells,
 )
-from workflow.lib.documents import (
+from workflow.planning.documents import (
     document_files,
     document_templates,
     left_out,
     templates_version,
 )
-from workflow.lib.files import ConfigurationError, find, shown
-from workflow.lib.handover import prepared_files
-from workflow.lib.outputs import (
+from workflow.planning.files import ConfigurationError, find, shown
+from workflow.planning.handover import prepared_files
+from workflow.planning.outputs import (
     TABLE_WORDS,
     data_files,
     item,
@@ -34,8 +34,8 @@ from workflow.lib.outputs import (
     planned,
     planned_cells,
 )
-from workflow.lib.paths import TABLE_FORMATS
-from workflow.lib.sources import DEMO, atlas_files, described, source_files, subject_tables
+from workflow.planning.paths import TABLE_FORMATS
+from workflow.planning.sources import DEMO, atlas_files, described, source_files, subject_tables
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from brio_core.transport import self_transport_cost, transport_cost
+from brio_core.methods.layers.transport import self_transport_cost, transport_cost
 
 
 def pair_costs(factors: Tensor, weight_matrix: Tensor) -> tuple[Tensor, Tensor]:

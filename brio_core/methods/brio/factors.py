@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.layers.residual_norm import residual_norm
-from brio_core.transport import balanced_assignment
+from brio_core.methods.layers.residual_norm import residual_norm
+from brio_core.methods.layers.transport import balanced_assignment
 
 
 class SignedLayer(nn.Module):

@@ -6,18 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from brio_core import kernels
-from brio_core.cohort import TrainView
-from brio_core.errors import BrioError
-from brio_core.folds import FoldStack
-from brio_core.graphs import node_descriptor, propagation_support, signed_graph
-from brio_core.linear import mean_and_scale
-from brio_core.methods.base import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.cohorts.cohort import TrainView
+from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph
 from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
 from brio_core.methods.brio.qualification import qualify
-from brio_core.methods.settings import GradientSettings, check_choice
-from brio_core.sources import Sources
-from brio_core.transport import marginal_error
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.layers.transport import marginal_error
+from brio_core.methods.linear.method import mean_and_scale
+from brio_core.methods.stack import FoldStack
+from brio_core.methods.training_scans import Sources
+from brio_core.system.errors import BrioError
 
 WARM_UP, QUALIFIED = "warm-up", "qualified"
 # How many graphs of one fold are encoded at a time while qualifications are refreshed.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brio_core.cell_statistics import cell_statistics
+from brio_core.methods.layers.site_classes import cell_statistics
 
 VARIANTS = ("none", "RS", "TR", "SM", "SF", "QG")
 

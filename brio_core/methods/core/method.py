@@ -17,23 +17,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohort import TrainView
-from brio_core.errors import BrioError
-from brio_core.graphs import normalised_adjacency
-from brio_core.layers.line_graph import line_graph
-from brio_core.layers.residual_norm import residual_norm
-from brio_core.layers.sliding_windows import (
+from brio_core.cohorts.cohort import TrainView
+from brio_core.connectivity.graphs import normalised_adjacency
+from brio_core.methods.core.line_graph import line_graph
+from brio_core.methods.core.scaffold import Group, scaffold_statistics
+from brio_core.methods.core.sliding_windows import (
     N_DESCRIPTORS,
     describe_course,
     window_connectivity,
     window_members,
 )
-from brio_core.linear import mean_and_scale
-from brio_core.methods.base import Batch, Features, GradientMethod
-from brio_core.methods.core.scaffold import Group, scaffold_statistics
-from brio_core.methods.settings import GradientSettings
-from brio_core.randomness import dropout
-from brio_core.sources import Sources
+from brio_core.methods.hyperparameters import GradientSettings
+from brio_core.methods.interface import Batch, Features, GradientMethod
+from brio_core.methods.layers.residual_norm import residual_norm
+from brio_core.methods.linear.method import mean_and_scale
+from brio_core.methods.training_scans import Sources
+from brio_core.system.errors import BrioError
+from brio_core.system.randomness import dropout
 
 N_COVARIATES = 3
 WIDTH = 1 + N_DESCRIPTORS

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.layers.huber import huber_regression
-from brio_core.linear import upper_triangle
-from brio_core.methods.base import Features
-from brio_core.seeds import numpy_generator
+from brio_core.methods.core.huber import huber_regression
+from brio_core.methods.interface import Features
+from brio_core.methods.linear.method import upper_triangle
+from brio_core.system.seeds import numpy_generator
 
 LEAST_PER_CLASS = 5
 # A regression has at least so many subjects more than columns, or does without covariates.

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.graphs import propagate
-from brio_core.layers.node_pooling import LocalGlobalPooling
-from brio_core.randomness import dropout
-from brio_core.stores import Rois
+from brio_core.cohorts.stores import Rois
+from brio_core.connectivity.graphs import propagate
+from brio_core.methods.fc_hgnn.node_pooling import LocalGlobalPooling
+from brio_core.system.randomness import dropout
 
 LEFT, RIGHT, MIDLINE = range(3)
 # Random streams that the encoder uses, counted from 0.

@@ -18,16 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohort import TrainView
-from brio_core.errors import BrioError
-from brio_core.folds import FoldStack
-from brio_core.graphs import subject_graph
-from brio_core.layers.environments import mean_over
-from brio_core.methods.base import Batch, Features, GradientMethod
+from brio_core.cohorts.cohort import TrainView
+from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
-from brio_core.methods.settings import GradientSettings, check_choice
-from brio_core.sources import FeatureStore, Sources
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod
+from brio_core.methods.layers.environments import mean_over
+from brio_core.methods.stack import FoldStack
+from brio_core.methods.training_scans import FeatureStore, Sources
+from brio_core.system.errors import BrioError
 
 # Below this mean degree of the training graphs the threshold on FC gives way to a density.
 FEWEST_EDGES = 2

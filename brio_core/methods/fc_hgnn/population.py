@@ -4,11 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohort import TrainView
-from brio_core.layers.norms import MaskedNorm
-from brio_core.layers.populations import TransformerConvolution
-from brio_core.methods.base import Features
-from brio_core.randomness import dropout
+from brio_core.cohorts.cohort import TrainView
+from brio_core.methods.fc_hgnn.populations import TransformerConvolution
+from brio_core.methods.interface import Features
+from brio_core.methods.layers.norms import MaskedNorm
+from brio_core.system.randomness import dropout
 
 EDGE_RULES = ("nearest", "phenotype")
 # The row of a place without a subject; a stranger's is -1.

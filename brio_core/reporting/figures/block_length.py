@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brio_core.files import read_json
 from brio_core.reporting import plotting
 from brio_core.reporting.results import cohort_title, protocol_title
+from brio_core.system.files import read_json
 
 
 def draw(block_lengths: Sequence[str], datasets: dict, out_prefix: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.mismatch import discordance_rate, mismatch_rates
+from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
 from brio_core.reporting import plotting
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.results import cohort_title, protocol_title

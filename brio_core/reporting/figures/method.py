@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse, FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from brio_core.reporting import plotting
-from brio_core.seeds import numpy_generator
+from brio_core.system.seeds import numpy_generator
 
 WIDTH, HEIGHT = plotting.PAGE, 3.3
 FACTORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.errors import BrioError
 from brio_core.reporting import plotting
 from brio_core.reporting.diagnostics import read_diagnostics
 from brio_core.reporting.results import cohort_title
+from brio_core.system.errors import BrioError
 
 BRIO = "brio"
 COLOUR = plotting.GROUP_COLOURS["Ours"]

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.errors import BrioError
 from brio_core.reporting import plotting
 from brio_core.reporting.diagnostics import read_diagnostics
 from brio_core.reporting.results import cohort_title
 from brio_core.reporting.roi_profiles import BRIO, SHOWN, profile_rows, top_rois
+from brio_core.system.errors import BrioError
 
 # Inches per cohort.
 LINE = 2.0

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.errors import BrioError
 from brio_core.reporting import plotting
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.results import cohort_title
 from brio_core.reporting.scan_length import compared, scan_length_rows
+from brio_core.system.errors import BrioError
 
 
 def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:

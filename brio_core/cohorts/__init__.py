@@ -1,0 +1,1 @@
+"""From files to a cohort: readers, atlases, inclusion, stores, splits, site profiles."""

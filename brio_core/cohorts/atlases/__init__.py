@@ -1,0 +1,1 @@
+"""Regions of a parcellation: their volumes, names and places."""

@@ -1,0 +1,110 @@
+"""What is known about the regions of series whose own files do not tell, or tell only numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from brio_core.cohorts.tables import MISSING
+from brio_core.system.errors import BrioError
+
+# AAL alternates left and right; the last eight regions, the vermis, lie between them.
+HEMISPHERES = {"aal116": ("L", "R") * 54 + (MISSING,) * 8}
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions that ``path`` describes, in ascending order of their ``codes`` if it has them."""
+
+    path: Path
+    names: tuple[str, ...]
+    codes: np.ndarray | None = None
+    centroids: np.ndarray | None = None
+    hemispheres: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def rows(self, index: np.ndarray) -> "Regions":
+        """Some of the regions, in the order of ``index``."""
+        return replace(
+            self,
+            names=tuple(self.names[row] for row in index),
+            codes=None if self.codes is None else self.codes[index],
+            centroids=None if self.centroids is None else self.centroids[index],
+            hemispheres=self.hemispheres and tuple(self.hemispheres[row] for row in index),
+        )
+
+    def require(self, expected: int) -> None:
+        """Raise if these are not as many regions as the series have."""
+        if len(self) != expected:
+            raise BrioError(
+                f"{self.path} names {len(self)} regions, but rois.expected is {expected}; choose "
+                "the labels of the atlas that the series were made with"
+            )
+
+    def of_series(self, header: Sequence[str]) -> "Regions":
+        """The regions in the order of the columns of series, whose header may name them.
+
+        A header of codes or of our names is looked up. Else, and where it only counts the columns,
+        the order is that of the codes, or of the file if it has none.
+        """
+        if header and all(cell.isdecimal() for cell in header):
+            own = [] if self.codes is None else self.codes.tolist()
+            wanted = [int(cell) for cell in header]
+            counts = [list(range(start, start + len(wanted))) for start in (0, 1)]
+            is_known = own and (wanted not in counts or set(wanted) == set(own))
+        else:
+            own, wanted = list(self.names), list(header)
+            is_known = set(own) & set(wanted)
+        return self._looked_up(wanted, own) if is_known else self
+
+    def rois(self):
+        """The same as series.h5 keeps it."""
+        from brio_core.cohorts.stores import Rois
+
+        rois = Rois.named(self.names)
+        centroids = rois.centroids if self.centroids is None else self.centroids
+        known = self.hemispheres or sides(self.names, self.centroids)
+        return replace(rois, centroids=centroids, hemispheres=known)
+
+    def _looked_up(self, wanted: list, own: list) -> "Regions":
+        strange = [cell for cell in wanted if cell not in own]
+        if strange:
+            raise BrioError(
+                f"the series have the region(s) {shown(strange)}, which {self.path} does not name; "
+                "choose the labels of the atlas that the series were made with"
+            )
+        absent = [cell for cell in own if cell not in wanted]
+        if absent:
+            raise BrioError(
+                f"{self.path} names the region(s) {shown(absent)}, which the series do not have; "
+                "choose the labels of the atlas that the series were made with"
+            )
+        return self.rows(np.array([own.index(cell) for cell in wanted]))
+
+
+def sides(names: Sequence[str], centroids: np.ndarray | None) -> tuple[str, ...]:
+    """Hemispheres by the ends of the names, as of AAL, else by the sign of x."""
+    ends = tuple({"_L": "L", "_R": "R"}.get(name[-2:], MISSING) for name in names)
+    if set(ends) - {MISSING} or centroids is None:
+        return ends
+    return tuple("L" if x < 0 else "R" if x > 0 else MISSING for x in centroids[:, 0])
+
+
+def known_hemispheres(atlas: str, expected: int) -> tuple[str, ...]:
+    """The hemispheres of an atlas, in the order of its regions."""
+    found = HEMISPHERES[atlas]
+    if len(found) != expected:
+        raise BrioError(
+            f"rois.hemispheres is {atlas!r}, an atlas of {len(found)} regions, but rois.expected "
+            f"is {expected}; correct one of them"
+        )
+    return found
+
+
+def shown(labels, most: int = 5) -> str:
+    """The first few labels as text."""
+    text = ", ".join(str(label) for label in list(labels)[:most])
+    return text if len(labels) <= most else f"{text} and {len(labels) - most} more"

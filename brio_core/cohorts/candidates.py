@@ -1,0 +1,224 @@
+"""Candidate subjects: the rows of a source's table, checked and brought to common columns."""
+
+import math
+
+from brio_core.cohorts.inclusion import NOT_SELECTED, Rules, not_accepted
+from brio_core.cohorts.source import RUN_SEPARATOR, Source, Unusable
+from brio_core.cohorts.tables import MISSING, plain, read_table, refuse_formula
+from brio_core.system.errors import BrioError
+
+COLUMNS = (
+    "subject",
+    "site",
+    "label",
+    "age",
+    "sex",
+    "mean_fd",
+    "tr",
+    "group",
+    "source",
+    "excluded",
+)
+_REQUIRED = ("subject", "site", "label")
+_OPTIONAL = ("age", "sex", "mean_fd", "tr", "group")
+
+
+def find_candidates(source: Source) -> list[dict]:
+    """One mapping with the keys ``COLUMNS`` per candidate, in the order of the source's table."""
+    table = source.table()
+    columns = _checked_columns(source, table)
+    rules = Rules.of(source.dataset)
+    rows = table.to_dict(orient="records")
+    chosen = [row[columns["label"]] for row in rows if not not_accepted(row, rules.select)]
+    labels = _checked_labels(source, chosen, columns["label"])
+    _check_sites(source, {row[columns["site"]] for row in rows}, columns["site"])
+    for row in rows:
+        for role, column in columns.items():
+            refuse_formula(row[column], f"{source.table_path}: the {role} of a subject")
+    candidates = [_candidate(source, row, columns, labels, rules) for row in rows]
+    with_file = [candidate for candidate in candidates if candidate["source"] != MISSING]
+    if with_file and all("missing file" in candidate["excluded"] for candidate in with_file):
+        example = source.data_dir / with_file[0]["source"].split(RUN_SEPARATOR)[0]
+        raise source.missing(
+            f"none of the scans that {source.table_path} lists is there "
+            f"(the first would be {example})"
+        )
+    source.check()
+    return candidates
+
+
+def read_candidates(path) -> list[dict]:
+    """The rows of candidates.tsv."""
+    table = read_table(path)
+    missing = [column for column in COLUMNS if column not in table.columns]
+    if missing or table.empty:
+        what = f"has no column {missing[0]!r}" if missing else "lists no subjects"
+        raise BrioError(f"{path} {what}; delete it and run the workflow again")
+    candidates = table.to_dict(orient="records")
+    for candidate in candidates:
+        if candidate["excluded"] == MISSING:
+            candidate["excluded"] = ""
+    return candidates
+
+
+def _checked_columns(source: Source, table) -> dict[str, str]:
+    path, cohort = source.table_path, source.dataset["cohort"]
+    columns = {role: name for role, name in source.dataset["columns"].items() if name}
+    absent = {role: name for role, name in columns.items() if name not in table.columns}
+    if absent:
+        named = " and no column ".join(f"{name!r} (the {role})" for role, name in absent.items())
+        raise BrioError(
+            f"{path} has no column {named}; add it, or name the right one under "
+            f"columns.{next(iter(absent))} in the dataset file of cohort {cohort}"
+        )
+    for rule in ("select", "quality"):
+        for column in source.dataset.get("inclusion", {}).get(rule, {}):
+            if column not in table.columns:
+                raise BrioError(
+                    f"{path} has no column {column!r}; correct inclusion.{rule} in the dataset "
+                    f"file of cohort {cohort}"
+                )
+    for role in _REQUIRED:
+        if role not in columns:
+            raise BrioError(
+                f"the dataset file of cohort {cohort} does not say which column of "
+                f"{path} is the {role}; add columns.{role}"
+            )
+    if table.empty:
+        raise BrioError(f"{path} lists no subjects; fill it or choose another file")
+    subjects = table[columns["subject"]]
+    if (subjects == MISSING).any():
+        raise BrioError(
+            f"{path} has a row without an entry in column {columns['subject']!r}; "
+            "give every subject an id"
+        )
+    if subjects.duplicated().any():
+        twice = subjects[subjects.duplicated()].iloc[0]
+        raise BrioError(
+            f"{path} lists subject {twice} more than once in column "
+            f"{columns['subject']!r}; keep one row per subject"
+        )
+    return columns
+
+
+def _checked_labels(source: Source, values: list[str], column: str) -> dict[str, str]:
+    """Which label text is class 1 and which class 0; anything but these two is an error."""
+    path = source.table_path
+    setting = source.dataset["label"]
+    labels = {str(setting["positive"]): "1", str(setting["negative"]): "0"}
+    wanted = " and ".join(repr(value) for value in labels)
+    present = sorted(set(values) - {MISSING})
+    others = [value for value in present if value not in labels]
+    if others:
+        raise BrioError(
+            f"column {column!r} of {path} is not two-valued: besides {wanted} it holds "
+            f"{', '.join(map(repr, others))}; choose among the rows with inclusion.select, or "
+            "correct label.positive and label.negative"
+        )
+    absent = [value for value in labels if value not in present]
+    if absent:
+        raise BrioError(
+            f"column {column!r} of {path} never holds {' or '.join(map(repr, absent))}; "
+            "both classes are needed, so correct label.positive and label.negative or the table"
+        )
+    return labels
+
+
+def _check_sites(source: Source, present: set[str], column: str) -> None:
+    """Refuse a site under ``tr`` that the table spells differently.
+
+    Other sites may stand there: a table can be a part of a study whose dataset file names them all.
+    """
+    tr = source.dataset.get("tr")
+    if not isinstance(tr, dict):
+        return
+    without = {_letters(site): site for site in present if site not in tr}
+    for site in tr:
+        meant = without.get(_letters(site))
+        if site not in present and meant is not None:
+            raise BrioError(
+                f"tr in the dataset file of cohort {source.dataset['cohort']} names {site!r}, "
+                f"which is {meant!r} in column {column!r} of {source.table_path}; write it as there"
+            )
+
+
+def _letters(site: str) -> str:
+    return "".join(filter(str.isalnum, site)).casefold()
+
+
+def _candidate(source: Source, row: dict, columns: dict, labels: dict, rules: Rules) -> dict:
+    candidate = {
+        role: row[columns[role]] if role in columns else MISSING
+        for role in (*_REQUIRED, *_OPTIONAL)
+    }
+    candidate["label"] = labels.get(candidate["label"], MISSING)
+    candidate["source"], candidate["excluded"] = MISSING, ""
+    if refused := not_accepted(row, rules.select):
+        candidate["excluded"] = f"{NOT_SELECTED}: {refused}"
+        return candidate
+    reasons = []
+    if refused := not_accepted(row, rules.quality):
+        reasons.append(f"failed quality control: {refused}")
+    try:
+        paths = source.scan_paths(row)
+        names = [path.relative_to(source.data_dir).as_posix() for path in paths]
+        candidate["source"] = RUN_SEPARATOR.join(names)
+        for path, name in zip(paths, names):
+            if not path.exists():
+                raise Unusable(f"missing file: {name}")
+        # One empty run of several is left out when the scan is read.
+        if not any(path.stat().st_size for path in paths):
+            raise Unusable(f"empty file: {names[0]}")
+        candidate["tr"] = _repetition_time(source, paths, candidate)
+        if candidate["mean_fd"] == MISSING:
+            candidate["mean_fd"] = _mean_fd(source, paths)
+        _check_motion(candidate["mean_fd"], rules.max_mean_fd)
+    except Unusable as unusable:
+        reasons.append(str(unusable))
+    # Last, because the files of a scan may tell what the table does not.
+    missing = [
+        f"missing phenotype: no {columns.get(role, role)}"
+        for role in dict.fromkeys(("site", "label", *rules.required))
+        if candidate[role] == MISSING
+    ]
+    candidate["excluded"] = "; ".join([*missing, *reasons])
+    return candidate
+
+
+def _mean_fd(source: Source, paths) -> str:
+    """Over all runs, from the scans' own files."""
+    found = [source.mean_fd(path) for path in paths]
+    return MISSING if None in found else f"{sum(found) / len(found):.6g}"
+
+
+def _check_motion(mean_fd: str, most: float | None) -> None:
+    if most is None:
+        return
+    try:
+        value = float(mean_fd)
+    except ValueError:
+        raise Unusable(f"unknown head motion: mean framewise displacement is {mean_fd}") from None
+    if value > most:
+        raise Unusable(f"too much head motion: {value:g} mm on average, at most {most:g}")
+
+
+def _repetition_time(source: Source, paths, candidate: dict) -> str:
+    """Seconds from the scan's own files, else from the table, else from the dataset's ``tr``."""
+    found = {source.repetition_time(path) for path in paths}
+    if len(found) > 1:
+        raise Unusable(f"runs do not fit together: repetition times {sorted(map(str, found))}")
+    tr = found.pop()
+    if tr is None and candidate["tr"] != MISSING:
+        tr = candidate["tr"]
+    if tr is None:
+        tr = source.dataset.get("tr")
+        tr = tr.get(candidate["site"]) if isinstance(tr, dict) else tr
+    if tr is None:
+        return MISSING
+    try:
+        valid = 0 < float(tr) < math.inf
+    except (TypeError, ValueError):
+        valid = False
+    if not valid:
+        raise Unusable(f"invalid repetition time: {tr}")
+    return plain(tr)

@@ -1,0 +1,1 @@
+"""The synthetic cohort of the demo."""

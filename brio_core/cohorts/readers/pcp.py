@@ -1,0 +1,61 @@
+"""ABIDE as released by the Preprocessed Connectomes Project.
+
+The folder is what ``nilearn.datasets.fetch_abide_pcp`` leaves behind. Its files are read directly:
+the fetcher would ask the network for each subject that is absent and fail for the whole cohort,
+drops the ROI names, and hides the rows that have no scan.
+"""
+
+from pathlib import Path
+
+from brio_core.cohorts.readers.series import series_scan
+from brio_core.cohorts.source import Scan, Source, Unusable
+from brio_core.cohorts.tables import read_table
+from brio_core.system.errors import BrioError
+
+_PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
+_NO_FILE = "no_filename"
+# What fetch_abide_pcp(quality_checked=True) asks of the raters.
+_QUALITY = {
+    "qc_rater_1": ("OK",),
+    "qc_anat_rater_2": ("OK", "maybe"),
+    "qc_func_rater_2": ("OK", "maybe"),
+    "qc_anat_rater_3": ("OK",),
+    "qc_func_rater_3": ("OK",),
+}
+
+
+class PcpSource(Source):
+    """Phenotype table and one .1D file per subject."""
+
+    @property
+    def table_path(self) -> Path:
+        return self.need(self.root / "ABIDE_pcp" / _PHENOTYPES)
+
+    def table(self):
+        table = read_table(self.table_path)
+        for column in ("FILE_ID", "SUB_ID"):
+            if column not in table.columns:
+                raise BrioError(
+                    f"{self.table_path} has no column {column!r}; put the project's own table there"
+                )
+        without = table["FILE_ID"] == _NO_FILE
+        table["has_file"] = ~without
+        table.loc[without, "FILE_ID"] = table.loc[without, "SUB_ID"].str.zfill(7)
+        return table
+
+    def scan_path(self, row: dict) -> Path:
+        if not row["has_file"]:
+            raise Unusable(f"no scan in the release: FILE_ID is {_NO_FILE}")
+        if self.settings.get("quality_checked"):
+            failed = [name for name, accepted in _QUALITY.items() if row[name] not in accepted]
+            if failed:
+                raise Unusable(f"failed quality control: {failed[0]} is {row[failed[0]]}")
+        filtered = "filt" if self.settings["band_pass_filtering"] else "nofilt"
+        regressed = "global" if self.settings["global_signal_regression"] else "noglobal"
+        folder = f"ABIDE_pcp/{self.settings['pipeline']}/{filtered}_{regressed}"
+        self.file_name_part(row["FILE_ID"], "FILE_ID")
+        name = f"{row['FILE_ID']}_{self.settings['derivative']}.1D"
+        return self.inside(self.root, f"{folder}/{name}", f"FILE_ID {row['FILE_ID']}")
+
+    def read(self, path: Path, tr: float | None) -> Scan:
+        return series_scan(path)

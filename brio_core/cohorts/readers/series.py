@@ -1,0 +1,178 @@
+"""ROI series that a lab already has: one file per subject, as text or as an array."""
+
+import csv
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from brio_core.cohorts.readers.arrays import read_array
+from brio_core.cohorts.readers.joins import ParticipantsSource
+from brio_core.cohorts.source import Scan, Unusable, constant_columns, finite_frames
+from brio_core.cohorts.tables import MISSING
+from brio_core.system.errors import BrioError
+
+_SEPARATORS = {".1D": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
+_ARRAYS = (".npy", ".mat", ".h5")
+# All that pandas takes for a missing value: a frame that begins with one is no header.
+_MISSING_NUMBERS = (
+    "", "n/a", "N/A", "NA", "<NA>", "#NA", "#N/A", "#N/A N/A", "nan", "NaN", "-nan", "-NaN",
+    "null", "NULL", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+)  # fmt: skip
+
+
+class SeriesSource(ParticipantsSource):
+    """``participants.tsv`` and one file of frames by ROIs per subject.
+
+    ``source.pattern`` may use ``{subject}`` and ``{site}``, for example
+    ``series/{site}/{subject}.tsv``; ``source.variable`` names the array in .mat and .h5 files.
+    """
+
+    def scan_path(self, row: dict) -> Path:
+        columns = self.dataset["columns"]
+        pattern = self.settings["pattern"]
+        values = {role: row[columns[role]] for role in ("subject", "site")}
+        for role, value in values.items():
+            if f"{{{role}" not in pattern:
+                continue
+            if value == MISSING:
+                raise Unusable(f"missing file: its name needs the {role}")
+            self.file_name_part(value, role)
+        try:
+            relative = pattern.format(**values)
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise BrioError(
+                f"source.pattern of cohort {self.dataset['cohort']} is {pattern!r}, but may only "
+                f"use {{subject}} and {{site}} ({error})"
+            ) from None
+        return self.inside(self.root, relative, f"the file of subject {values['subject']}")
+
+    def read(self, path: Path, tr: float | None) -> Scan:
+        return series_scan(path, self.settings.get("variable"))
+
+
+def series_scan(path: Path, variable: str | None = None) -> Scan:
+    """Read one file; frames with a non-finite value are dropped jointly over all ROIs."""
+    return clean_scan(*read_series_file(path, variable))
+
+
+def clean_scan(values: np.ndarray, names: tuple[str, ...] = ()) -> Scan:
+    """Drop the frames that are not finite in every ROI, and set constant ROIs to zero.
+
+    A ROI without a single finite value is missing, and counts as constant: it must not cost the
+    frames of the others.
+    """
+    with np.errstate(over="ignore"):  # what single precision cannot hold is not finite
+        values = values.astype(np.float32)
+    values[:, ~np.isfinite(values).any(axis=0)] = 0
+    kept = values[finite_frames(values)]
+    constant = constant_columns(kept)
+    kept[:, constant] = 0
+    return Scan(kept, len(values), int(constant.sum()), names)
+
+
+def read_series_file(path: Path, variable: str | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Values (frames, ROIs) in double precision and the ROI names of the header, if any."""
+    if path.suffix in _ARRAYS:
+        return read_array(path, variable), ()
+    if path.suffix not in _SEPARATORS:
+        known = " ".join((*_SEPARATORS, *_ARRAYS))
+        raise Unusable(f"unknown file type: {path.name} is none of {known}")
+    return _read_text(path, _SEPARATORS[path.suffix])
+
+
+def _read_text(path: Path, separator: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    import pandas as pd
+
+    try:
+        skipped, names = _header(path, separator)
+        table = pd.read_csv(
+            path, sep=separator, header=None, skiprows=skipped, encoding="utf-8-sig",
+            keep_default_na=False, na_values=list(_MISSING_NUMBERS),
+        )  # fmt: skip
+        values = table.to_numpy(np.float64, copy=True)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError) as error:
+        raise Unusable(f"unreadable file: {path.name} ({error})") from None
+    return values, names if len(names) == values.shape[1] else ()
+
+
+def _header(path: Path, separator: str) -> tuple[int, tuple[str, ...]]:
+    """Number of leading lines that hold no frame, and the cells of the last of them.
+
+    Those are any number of lines that start with ``#``, then at most one line of column names
+    or numbers.
+    """
+    names: tuple[str, ...] = ()
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        following = (_cells(later.rstrip("\r\n"), separator) for later in stream)
+        for number, line in enumerate(stream):
+            line = line.rstrip("\r\n")
+            cells = _cells(line, separator)
+            is_comment = line.startswith("#")
+            is_header = _is_text(cells) or _counts(cells)
+            if not (is_comment or is_header or _are_codes(cells, following, names)):
+                return number, names
+            stripped = (cell.lstrip("#").strip() for cell in cells)
+            names = tuple(cell for cell in stripped if cell)
+            if not is_comment:
+                return number + 1, names
+    raise ValueError("there is no line of numbers")
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    if separator == r"\s+":
+        return line.split()
+    return next(csv.reader([line], delimiter=separator), [])
+
+
+def _is_text(cells: list[str]) -> bool:
+    for cell in cells:
+        try:
+            float(cell)
+        except ValueError:
+            if cell.strip() not in _MISSING_NUMBERS:
+                return True
+    return False
+
+
+def _counts(cells: list[str]) -> bool:
+    """A header 0, 1, 2, ... or 1, 2, 3, ..., as data frames without column names are written."""
+    return len(cells) > 1 and any(
+        cells == [str(start + index) for index in range(len(cells))] for start in (0, 1)
+    )
+
+
+def _are_codes(cells: list[str], following: Iterator[list[str]], names: tuple[str, ...]) -> bool:
+    """A header of numbers of regions, such as 2001, 2002, 2101, ... of AAL.
+
+    A first frame can look the same, so the next one decides: a series does not go over from whole
+    numbers to others. If that is whole as well, nothing tells, unless a comment has the ``names``.
+    """
+    if not _ascend(cells):
+        return False
+    frame = next((later for later in following if _present(later)), [])
+    if frame and len(frame) != len(cells):
+        return False
+    if not all(re.fullmatch("[+-]?[0-9]+", cell) for cell in _present(frame)):
+        return True
+    if len(names) == len(cells):
+        return False
+    raise ValueError(
+        "its first line may be the numbers of the regions or a frame; begin a header with '#', or "
+        "write the frame with decimal points"
+    )
+
+
+def _ascend(cells: list[str]) -> bool:
+    """Whether these are two or more whole numbers, each larger than the one before."""
+    if len(cells) < 2 or not all(re.fullmatch(r"\s*[0-9]+\s*", cell) for cell in cells):
+        return False
+    numbers = [int(cell) for cell in cells]
+    return all(left < right for left, right in pairwise(numbers))
+
+
+def _present(cells: list[str]) -> list[str]:
+    stripped = (cell.strip() for cell in cells)
+    return [cell for cell in stripped if cell not in _MISSING_NUMBERS]

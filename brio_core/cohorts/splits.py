@@ -1,0 +1,180 @@
+"""Who trains, who validates and who is tested: leave one site out, and stratified folds."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json
+from brio_core.system.seeds import numpy_generator
+
+FEWEST_SITES = 5
+PERMUTED = re.compile(r"loso-permuted-(\d+)")
+MISSING = ("", "n/a")
+
+
+def _one_group_each(group) -> np.ndarray:
+    """Group names as numbers; a subject without a group is alone in one."""
+    names = [f"\x1f{i}" if name in MISSING else str(name) for i, name in enumerate(group)]
+    return np.unique(names, return_inverse=True)[1]
+
+
+def _fold(name: str, test, validation_groups, train) -> dict:
+    as_list = lambda index: [int(one) for one in np.sort(index)]  # noqa: E731
+    return {
+        "name": name,
+        "test": as_list(test),
+        "validation": as_list(np.concatenate(validation_groups)),
+        "train": as_list(train),
+        "validation_groups": [as_list(index) for index in validation_groups],
+    }
+
+
+def _check_classes(site: np.ndarray, label: np.ndarray, index, sites, fold: str, part: str) -> None:
+    for one in sites:
+        classes = set(label[index][site[index] == one].tolist())
+        if classes != {0, 1}:
+            raise BrioError(
+                f"site {one!r} does not have both classes in the {part} part of fold {fold!r}; "
+                "raise inclusion.min_subjects_per_class or leave the site out, and look at "
+                "columns.group if it is set: of a group that spans sites, only one side of a fold "
+                "keeps its members"
+            )
+
+
+def loso(site, label, group, seed: int) -> list[dict]:
+    """Leave one site out: one fold per site, two validation sites, the rest train.
+
+    The validation sites of a fold are the next two in a seeded ring of all sites. A subject whose
+    group has a member at the test site neither trains nor validates in that fold, and one whose
+    group has a member at a validation site does not train; nobody changes sides.
+    """
+    site, label, group = np.asarray(site), np.asarray(label), _one_group_each(group)
+    sites = np.unique(site)
+    if len(sites) < FEWEST_SITES:
+        raise BrioError(
+            f"leave-one-site-out needs at least {FEWEST_SITES} usable sites (one tests, two "
+            f"validate, two or more train), but the cohort has {len(sites)}: "
+            f"{', '.join(map(str, sites))}"
+        )
+    ring = numpy_generator("site-ring", seed).permutation(sites)
+    folds = []
+    for held_out in sites:
+        place = int(np.flatnonzero(ring == held_out)[0])
+        next_sites = [ring[(place + step) % len(ring)] for step in (1, 2)]
+        test = np.flatnonzero(site == held_out)
+        free = ~np.isin(group, group[test])
+        validation = [np.flatnonzero((site == one) & free) for one in next_sites]
+        free &= ~np.isin(group, group[np.concatenate(validation)])
+        train = np.flatnonzero(free & ~np.isin(site, [held_out, *next_sites]))
+        rest = sites[~np.isin(sites, [held_out, *next_sites])]
+        _check_classes(site, label, np.concatenate(validation), next_sites, held_out, "validation")
+        _check_classes(site, label, train, rest, held_out, "training")
+        folds.append(_fold(str(held_out), test, validation, train))
+    return folds
+
+
+def _parts(site: np.ndarray, label: np.ndarray, group: np.ndarray, seed: int, n_parts: int):
+    """Part of every subject: equal shares of each (site, class), whole groups together."""
+    cell = np.unique(np.stack([np.unique(site, return_inverse=True)[1], label]), axis=1,
+                     return_inverse=True)[1]  # fmt: skip
+    order = numpy_generator("id-parts", seed).permutation(group.max() + 1)
+    members = [np.flatnonzero(group == one) for one in order]
+    # Large groups first: single subjects can fill the gaps that these leave.
+    members.sort(key=lambda who: (-len(who), cell[who[0]]))
+    held = np.zeros((n_parts, cell.max() + 1), int)
+    part = np.empty(len(site), int)
+    for who in members:
+        crowding = held[:, cell[who]].sum(1)
+        emptiest = min(range(n_parts), key=lambda one: (crowding[one], held[one].sum()))
+        part[who] = emptiest
+        np.add.at(held[emptiest], cell[who], 1)
+    return part
+
+
+def id_folds(site, label, group, seed: int, n_folds: int = 10) -> list[dict]:
+    """Folds stratified by site and class: one part tests, the next two validate, the rest train."""
+    site, label, group = np.asarray(site), np.asarray(label), _one_group_each(group)
+    part = _parts(site, label, group, seed, n_folds)
+    folds = []
+    for number in range(n_folds):
+        name = f"fold-{number + 1:02d}"
+        held_back = [(number + step) % n_folds for step in (1, 2)]
+        train = np.flatnonzero(~np.isin(part, [number, *held_back]))
+        _check_classes(site, label, train, np.unique(site), name, "training")
+        validation = np.flatnonzero(np.isin(part, held_back))
+        folds.append(_fold(name, np.flatnonzero(part == number), [validation], train))
+    return folds
+
+
+def permute_within_site(site, label, number: int) -> np.ndarray:
+    """Labels shuffled among the subjects of each site."""
+    site, label = np.asarray(site), np.array(label)
+    generator = numpy_generator("permuted-labels", number)
+    for one in np.unique(site):
+        here = np.flatnonzero(site == one)
+        label[here] = label[generator.permutation(here)]
+    return label
+
+
+def split_checksum(split: dict) -> str:
+    """SHA-256 of everything in a split but the checksum itself."""
+    rest = {key: value for key, value in split.items() if key != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_split(path: str | Path) -> dict:
+    """A split file that is still what was written."""
+    split = read_json(path, "checksum", "subjects", "folds")
+    if split["checksum"] != split_checksum(split):
+        raise BrioError(
+            f"{path} was damaged or edited, its checksum does not fit; delete it and run the "
+            "workflow again"
+        )
+    return split
+
+
+def plain_rows(split: dict):
+    """A split as a table: one row per fold and subject that takes part in it."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            (split["subjects"][row], fold["name"], part)
+            for fold in split["folds"]
+            for part in ("train", "validation", "test")
+            for row in fold[part]
+        ],
+        columns=["subject", "fold", "split"],
+    )
+
+
+def make_split(table, cohort: str, protocol: str, split_seed: int) -> dict:
+    """The contents of a split file from participants.tsv."""
+    site, label, group = (table[name].to_numpy() for name in ("site", "label", "group"))
+    permuted = PERMUTED.fullmatch(protocol)
+    if permuted:
+        label = permute_within_site(site, label, int(permuted[1]))
+    if protocol == "loso" or permuted:
+        folds = loso(site, label, group, split_seed)
+    elif protocol == "id":
+        folds = id_folds(site, label, group, split_seed)
+    else:
+        raise BrioError(
+            f"there is no protocol {protocol!r}; choose loso, id or loso-permuted-<number>"
+        )
+    split = {
+        "cohort": cohort,
+        "protocol": protocol,
+        "split_seed": split_seed,
+        "permutation": int(permuted[1]) if permuted else None,
+        "subjects": table["subject"].tolist(),
+        "site": [str(one) for one in site],
+        "label": [int(one) for one in label],
+        "folds": folds,
+    }
+    return {**split, "checksum": split_checksum(split)}

@@ -1,0 +1,161 @@
+"""Text tables as users keep them: every cell is text, a missing cell is ``n/a``."""
+
+import csv
+import gzip
+import re
+from collections.abc import Iterable, Iterator
+from io import StringIO
+from itertools import chain
+from pathlib import Path
+
+from brio_core.system.errors import BrioError
+from brio_core.system.files import write_text
+
+MISSING = "n/a"
+_MISSING_SPELLINGS = {"", "n/a", "na", "nan", "null", "[]", "-9999", "-9999.0"}
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+
+
+def read_table(path: str | Path, sheet: str | None = None):
+    """Read a .csv, a sheet of an .xlsx, or a tab-separated table.
+
+    Cells are stripped text, and all spellings of a missing value become ``n/a``.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    try:
+        table = _read_sheet(path, sheet) if path.suffix == ".xlsx" else _read_text(path)
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist") from None
+    except (
+        pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, csv.Error,
+    ) as error:  # fmt: skip
+        raise BrioError(f"{path} cannot be read as a table ({error}); repair the file") from None
+    table.columns = table.columns.astype(str).str.strip()
+    return table.map(plain)
+
+
+def _read_text(path: Path):
+    """The lines of a text table; pandas names columns without a name, or with that of another."""
+    import pandas as pd
+
+    checked = StringIO()
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
+        split = _split_at_commas if path.suffix == ".csv" else _split_at_tabs
+        rows = _no_wider_than_header(path, split(path, lines))
+        csv.writer(checked, quoting=csv.QUOTE_ALL).writerows(rows)
+    checked.seek(0)
+    return pd.read_csv(checked, dtype=str, keep_default_na=False, index_col=False)
+
+
+def _split_at_tabs(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line and its cells, without the quotes around them.
+
+    A quote opens nothing: an unpaired one in a comment must not swallow the lines behind it.
+    """
+    columns, is_open = 0, False
+    for number, line in enumerate(lines, 1):
+        if not line.strip(" \r\n"):
+            continue
+        cells = line.rstrip("\r\n").split("\t")
+        columns = columns or len(cells)
+        if is_open and len(cells) < columns:
+            raise BrioError(
+                f"{path} has a cell that goes on in line {number}; take the line break out, or the "
+                "quote before it"
+            )
+        is_open = cells[-1].startswith('"') and not _QUOTED.fullmatch(cells[-1])
+        yield number, [_unquoted(cell) for cell in cells]
+
+
+def _unquoted(cell: str) -> str:
+    quoted = _QUOTED.fullmatch(cell)
+    return quoted[1].replace('""', '"') if quoted else cell
+
+
+def _split_at_commas(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line and its cells; quoted ones may hold commas, but no line breaks.
+
+    An unpaired quote swallows the lines up to the next one, and so looks like a line break.
+    """
+    reader = csv.reader(chain(lines, ["\n"]))  # so that it does at the end of the file, too
+    header: list[str] = []
+    number = 1
+    for cells in reader:
+        header = header or cells
+        for index, cell in enumerate(cells):
+            if "\n" in cell or "\r" in cell:
+                name = header[index] if index < len(header) else str(index + 1)
+                raise BrioError(
+                    f"{path} has a line break in column {plain(name)[:50]!r} of line {number}; "
+                    "take it out, or the unpaired quote that begins the cell"
+                )
+        if cells and not (len(cells) == 1 and cells[0].isspace()):
+            yield number, cells
+        number = reader.line_num + 1
+
+
+def _no_wider_than_header(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator[list[str]]:
+    """The cells of each row; separators at its end are dropped, as they hold no cell."""
+    columns = None
+    for number, cells in rows:
+        columns = len(cells) if columns is None else columns
+        if any(cell.strip() for cell in cells[columns:]):
+            raise BrioError(
+                f"{path} has more cells in line {number} than names in its header; name every "
+                "column, and keep separators out of the cells"
+            )
+        yield cells[:columns]
+
+
+def _read_sheet(path: Path, sheet: str | None):
+    """One sheet, by default the first; whole numbers stay without a decimal point."""
+    from zipfile import BadZipFile
+
+    import pandas as pd
+
+    try:
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            name = book.sheet_names[0] if sheet is None else sheet
+            if name not in book.sheet_names:
+                raise BrioError(
+                    f"{path} has no sheet {name!r}, only {', '.join(book.sheet_names)}; "
+                    "put the original file there or name its sheets"
+                )
+            return pd.read_excel(book, name, dtype=object, keep_default_na=False)
+    except (BadZipFile, KeyError, ValueError) as error:
+        raise BrioError(f"{path} cannot be read as .xlsx ({error}); repair the file") from None
+
+
+def plain(cell: object) -> str:
+    """One cell as text without line breaks, tabs or spaces around it."""
+    text = " ".join(str(cell).split())
+    return MISSING if text.lower() in _MISSING_SPELLINGS else text
+
+
+def refuse_formula(text: str, where: str) -> None:
+    """Raise if a spreadsheet that opens our tables would run ``text`` as a formula."""
+    if len(text) > 1 and text[0] in "=@+-" and not _is_number(text):
+        raise BrioError(f"{where} is {text!r}, which a spreadsheet takes for a formula; rename it")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def write_table(path: str | Path, columns: tuple[str, ...], rows: list[dict]) -> None:
+    """Write a tab-separated table in one step; text that begins with a quote is quoted."""
+    lines = ["\t".join(columns)]
+    lines += ["\t".join(_written(row[column]) for column in columns) for row in rows]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def _written(cell: object) -> str:
+    text = str(cell)
+    return '"' + text.replace('"', '""') + '"' if text.startswith('"') else text

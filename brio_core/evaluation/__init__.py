@@ -1,0 +1,1 @@
+"""Scores, intervals, tests and calibration, from stored predictions."""

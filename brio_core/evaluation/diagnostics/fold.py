@@ -1,0 +1,238 @@
+"""Diagnostics of one fold of a trained cell."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core.connectivity.reestimation import round_half_up
+from brio_core.evaluation.diagnostics.factor_retention import factor_retention, factor_scores
+from brio_core.evaluation.diagnostics.predictive_variation import predictive_variation
+from brio_core.evaluation.diagnostics.propositions import contrast_stability, variational_form
+from brio_core.evaluation.diagnostics.reestimates import GRAPHS_AT_ONCE, Reestimates
+from brio_core.evaluation.diagnostics.roi_profile import roi_profile
+from brio_core.evaluation.diagnostics.scan_length import POSITIONS, shortened
+from brio_core.evaluation.diagnostics.shared_features import SharedFeatures
+from brio_core.evaluation.diagnostics.site_discrepancy import site_discrepancy
+from brio_core.evaluation.scores import auc
+from brio_core.methods.brio import Brio
+from brio_core.methods.brio.qualification import qualify
+from brio_core.methods.interface import Features, Method, PathMethod
+from brio_core.methods.linear.tangent import CHUNK
+from brio_core.system.residence import rows_of, taken
+from brio_core.system.seeds import derive_seed
+from brio_core.system.threads import spread
+from brio_core.training.problem import Fold, Problem
+
+Records = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class FoldData:
+    """A trained fold and what it may be asked about."""
+
+    module: Method
+    problem: Problem
+    fold: Fold
+    reestimates: Reestimates
+    shared: SharedFeatures | None = None
+    """For a method whose features are the same in all folds."""
+
+    @property
+    def train(self) -> tuple[Tensor, Tensor]:
+        """Sites, counted from 0, and labels of the training subjects."""
+        site = np.unique(self.problem.cohort.site[self.fold.train], return_inverse=True)[1]
+        label = self.problem.label[self.fold.train]
+        device = self.problem.device
+        return torch.as_tensor(site, device=device), torch.as_tensor(label, device=device)
+
+    def test_auc(self, logits: Tensor) -> float:
+        """AUC of logits of the test subjects."""
+        return auc(self.problem.label[self.fold.test], logits.double().cpu().numpy())
+
+    @torch.no_grad()
+    def full_scans(self, rows: np.ndarray, *verbs: str) -> tuple[Tensor, ...]:
+        """What the model's ``verbs`` answer to full scans, each (N, ...)."""
+        return self._answers(verbs, self._features("full scans", rows, 1, self._inputs))
+
+    @torch.no_grad()
+    def responses(self, *verbs: str) -> tuple[Tensor, ...]:
+        """Answers (N, K + 1, ...) to the full scans of training subjects and their re-estimates."""
+        full = self.full_scans(self.fold.train, *verbs)
+        count, length = self.reestimates.count, round_half_up(self.fold.block_length)
+
+        def inputs(rows: Tensor) -> dict[str, Tensor]:
+            return self._reestimated_inputs(rows, length)
+
+        again = self._answers(verbs, self._features(length, self.fold.train, count, inputs))
+        return tuple(
+            torch.cat([first[:, None], others.unflatten(0, (-1, count))], 1).double()
+            for first, others in zip(full, again)
+        )
+
+    def _inputs(self, rows: Tensor) -> dict[str, Tensor]:
+        return taken(self.problem.inputs, rows)
+
+    def _reestimated_inputs(self, rows: Tensor, length: int) -> dict[str, Tensor]:
+        """A method that uses series gets resampled ones; what is not a scan stays as it is."""
+        count, tables = self.reestimates.count, self.problem.inputs
+        made = {name: rows_of(value, rows).repeat_interleave(count, 0)
+                for name, value in tables.items() if name not in ("fc", "bold")}  # fmt: skip
+        if "fc" in tables:
+            made["fc"] = self.reestimates.fc(rows, length).flatten(0, 1)
+        if "bold" in tables:
+            made["bold"] = self.reestimates.bold(rows, length).flatten(0, 1)
+        return made
+
+    def _features(
+        self,
+        kind: object,
+        rows: np.ndarray,
+        count: int,
+        inputs: Callable[[Tensor], dict[str, Tensor]],
+    ) -> Iterator[Features]:
+        """Features of ``count`` graphs of every subject in ``rows``, a bounded number at a time."""
+        device, step = self.problem.device, max(1, GRAPHS_AT_ONCE // count)
+
+        def make(part: Tensor) -> Features:
+            return self._made(inputs(part))
+
+        def by_subject(part: Tensor) -> Features:
+            return {name: value.unflatten(0, (-1, count)) for name, value in make(part).items()}
+
+        table = None
+        if self.shared is not None:
+            everybody = len(self.problem.cohort.subjects)
+            table = self.shared.table(kind, by_subject, everybody, step, device)
+        for part in torch.as_tensor(rows, device=device).split(step):
+            if table is None:
+                yield make(part)
+            else:
+                yield {name: value[part].flatten(0, 1) for name, value in table.items()}
+
+    def _made(self, inputs: dict[str, Tensor]) -> Features:
+        with self._as_trained():
+            return self.module.features(inputs)
+
+    def _answers(self, verbs: tuple[str, ...], features: Iterator[Features]) -> tuple[Tensor, ...]:
+        parts = []
+        for made in features:
+            with self._as_trained():
+                parts += self._answered(verbs, made)
+        return tuple(torch.cat(answers) for answers in zip(*parts))
+
+    def _answered(self, verbs: tuple[str, ...], made: Features) -> list[list[Tensor]]:
+        @torch.no_grad()  # which every thread has to be told
+        def answer(some: Features) -> list[Tensor]:
+            return [getattr(self.module, verb)(some) for verb in verbs]
+
+        if not isinstance(self.module, PathMethod):
+            return [answer(made)]
+        # Matrix logarithms and the like use one thread each, so several threads take a few graphs.
+        count = len(next(iter(made.values())))
+        starts = range(0, count, CHUNK)
+        some = [{name: value[at : at + CHUNK] for name, value in made.items()} for at in starts]
+        return spread(answer, some, self.problem.device)
+
+    @contextmanager
+    def _as_trained(self) -> Iterator[None]:
+        """The model multiplies as it did in training; what is measured of it is exact."""
+        before = torch.get_float32_matmul_precision()
+        exact = getattr(self.module.settings, "precision", "float32") == "float32"
+        torch.set_float32_matmul_precision("highest" if exact else "high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def can_shorten(self, fraction: float) -> bool:
+        """Whether a part of every test scan is still long enough for the method."""
+        frames = self.problem.cohort.series.frames[self.fold.test]
+        return round_half_up(fraction * float(frames.min())) >= self.module.min_frames
+
+    @torch.no_grad()
+    def shortened_logits(self, fraction: float, position: str) -> Tensor:
+        """Logits of the test subjects when only a window of their scans is used."""
+        scans = self.reestimates.scans
+        inputs = (
+            shortened(
+                self._inputs(rows), rows_of(scans.bold, rows), scans.frames[rows], fraction,
+                position,
+            )
+            for rows in torch.as_tensor(self.fold.test, device=self.problem.device).split(256)
+        )  # fmt: skip
+        return self._answers(("logits",), map(self._made, inputs))[0]
+
+
+def diagnose_fold(data: FoldData, settings: dict) -> dict[str, Records]:
+    """Records of every diagnostic that applies to the method, by table."""
+    # Qualification means something only where nothing was taken out of it.
+    qualified = isinstance(data.module, Brio) and data.module.settings.without == "none"
+    site, label = data.train
+    representation = data.full_scans(data.fold.train, "represent")[0]
+    answers = data.responses("logits", *(["contributions"] if qualified else []))
+    tables: dict[str, Records] = {
+        "cells": [
+            {
+                "site_discrepancy": float(
+                    site_discrepancy(representation, site, label, settings["epsilon"])
+                ),
+                "predictive_variation": float(predictive_variation(answers[0], site, label)),
+            }
+        ],
+        "scan-length": [
+            {
+                "fraction": float(fraction),
+                "position": position,
+                "test_auc": data.test_auc(data.shortened_logits(fraction, position)),
+            }
+            for fraction in settings["scan_fractions"]
+            if data.can_shorten(fraction)
+            for position in POSITIONS
+        ],
+    }
+    if qualified:
+        tables |= _factor_records(data, answers[1], settings["retention_draws"])
+    return tables
+
+
+@torch.no_grad()
+def _factor_records(data: FoldData, contributions: Tensor, draws: int) -> dict[str, Records]:
+    """Retention, ROI profile and propositions of a model with qualified factors."""
+    module: Brio = data.module
+    # A few numbers per factor: reading them one by one from a GPU would take longer.
+    contributions, site, label = (one.cpu() for one in (contributions, *data.train))
+    stabiliser = module.settings.stabiliser
+    weights = module.classifier.double().cpu()
+    found = qualify(contributions, site, label, weights, stabiliser=stabiliser)
+    representation = data.full_scans(data.fold.test, "represent")[0]
+    seed = derive_seed(*data.problem.words(data.fold, "factor retention"))
+    retained = factor_retention(representation, module.head, factor_scores(found), draws, seed)
+    stable = contrast_stability(contributions, site, label, found, stabiliser)
+    penalties = variational_form(found)
+    names = np.unique(data.problem.cohort.site[data.fold.train])
+    profile = roi_profile(found, module.anchored.cpu())
+    return {
+        "retention": [
+            {"ranking": one.ranking, "draw": one.draw, "kept": one.kept,
+             "factors": module.settings.factors, "test_auc": data.test_auc(one.logits)}
+            for one in retained
+        ],
+        "profiles": [{"roi": roi, "score": float(score)} for roi, score in enumerate(profile)],
+        "contrasts": [
+            {"site": names[e], "factor": j,
+             **{key: float(value[e, j]) for key, value in stable._asdict().items()}}
+            for e in range(len(names)) for j in range(contributions.shape[-1])
+        ],
+        "penalties": [
+            {"site": names[first], "other_site": names[second], "class": side,
+             **{key: float(value[pair, side]) for key, value in penalties._asdict().items()}}
+            for pair, (first, second) in enumerate(found.pairs.tolist()) for side in (0, 1)
+            # Where no factor separates the classes, nothing is aligned.
+            if float(found.task_score.sum()) > 0
+        ],
+    }  # fmt: skip

@@ -1,0 +1,132 @@
+"""Scores from stored predictions: per fold, over folds, pooled. AUC and shares are in [0, 1].
+
+A fold is a held-out site under ``loso`` and one of ten parts under ``id``. ``logits`` has one row
+per training seed: a fold's score is the average over seeds, and folds are summarised after that.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from brio_core.evaluation.calibration import brier, calibration_in_the_large, calibration_slope
+
+
+class Estimate(NamedTuple):
+    """A value and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def midranks(score: np.ndarray) -> np.ndarray:
+    """Ranks from 1; equal scores share the mean of their ranks."""
+    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def placements(label: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each positive the share of negatives below it, for each negative that of positives above.
+
+    Ties count one half. Both averages are the AUC.
+    """
+    label, score = np.asarray(label), np.asarray(score, float)
+    positive = label == 1
+    ranks = midranks(score)
+    n_positive, n_negative = positive.sum(), (~positive).sum()
+    below = (ranks[positive] - midranks(score[positive])) / n_negative
+    above = 1 - (ranks[~positive] - midranks(score[~positive])) / n_positive
+    return below, above
+
+
+def auc(label: np.ndarray, score: np.ndarray) -> float:
+    """Area under the ROC curve; NaN where one class is missing."""
+    label, score = np.asarray(label), np.asarray(score, float)
+    if len(np.unique(label)) < 2:
+        return float("nan")
+    positive = label == 1
+    n_positive, n_negative = int(positive.sum()), int((~positive).sum())
+    rank_sum = midranks(score)[positive].sum()
+    return float((rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
+
+
+def accuracy(label: np.ndarray, logit: np.ndarray) -> float:
+    """Share of subjects on the right side of probability 0.5 (a logit of 0 says class 0)."""
+    return float(np.mean((np.asarray(logit) > 0) == (np.asarray(label) == 1)))
+
+
+def sensitivity(label: np.ndarray, logit: np.ndarray) -> float:
+    """Share of class 1 that is found; NaN where there is none."""
+    return _share(np.asarray(logit)[np.asarray(label) == 1] > 0)
+
+
+def specificity(label: np.ndarray, logit: np.ndarray) -> float:
+    """Share of class 0 that is left alone; NaN where there is none."""
+    return _share(np.asarray(logit)[np.asarray(label) == 0] <= 0)
+
+
+def _share(hits: np.ndarray) -> float:
+    return float(hits.mean()) if len(hits) else float("nan")
+
+
+def balanced_accuracy(label: np.ndarray, logit: np.ndarray) -> float:
+    """Mean of sensitivity and specificity."""
+    return (sensitivity(label, logit) + specificity(label, logit)) / 2
+
+
+MEASURES = {
+    "auc": auc,
+    "acc": accuracy,
+    "sensitivity": sensitivity,
+    "specificity": specificity,
+    "balanced_accuracy": balanced_accuracy,
+    "brier": brier,
+    "calibration_in_the_large": calibration_in_the_large,
+    "calibration_slope": calibration_slope,
+}
+
+
+@dataclass(frozen=True)
+class FoldScores:
+    """What each fold scored, averaged over seeds; ``auc`` is NaN where a class is missing."""
+
+    fold: tuple[str, ...]
+    n: np.ndarray
+    positives: np.ndarray
+    auc: np.ndarray
+    acc: np.ndarray
+    sensitivity: np.ndarray
+    specificity: np.ndarray
+    balanced_accuracy: np.ndarray
+    brier: np.ndarray
+    calibration_in_the_large: np.ndarray
+    calibration_slope: np.ndarray
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Folds with both classes; only these enter means and deviations."""
+        return ~np.isnan(self.auc)
+
+    def mean_and_sd(self, score: str) -> tuple[float, float]:
+        """Mean and sample standard deviation of ``auc`` or ``acc`` over the usable folds."""
+        values = getattr(self, score)[self.usable]
+        mean = float(values.mean()) if len(values) else float("nan")
+        return mean, float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+
+
+def score_folds(fold: np.ndarray, label: np.ndarray, logits: np.ndarray) -> FoldScores:
+    """Score every fold from the test logits (seeds, subjects); folds in alphabetical order."""
+    fold, label, logits = np.asarray(fold), np.asarray(label), np.atleast_2d(logits)
+    names = sorted(set(fold.tolist()))
+    rows = [fold == name for name in names]
+
+    def over_seeds(score) -> np.ndarray:
+        return np.array([np.mean([score(label[row], one[row]) for one in logits]) for row in rows])
+
+    return FoldScores(
+        tuple(names),
+        np.array([row.sum() for row in rows]),
+        np.array([(label[row] == 1).sum() for row in rows]),
+        **{name: over_seeds(score) for name, score in MEASURES.items()},
+    )

@@ -1,0 +1,120 @@
+"""Statistics over sites: intervals, paired tests, and the spread that sampling alone would give.
+
+A site is the unit here: its AUC is one number, averaged over seeds. Under ``id`` the ten test folds
+take the place of sites.
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from brio_core.evaluation.intervals import DRAWS, LEVEL
+from brio_core.evaluation.scores import Estimate, midranks
+from brio_core.system.seeds import numpy_generator
+
+# Differences of AUCs are rational numbers; rounding lets equal ones be equal in floating point too.
+DECIMALS = 12
+SIMULATIONS = 1000
+
+
+def resampled_sites(n_sites: int, words: tuple, draws: int = DRAWS) -> np.ndarray:
+    """Bootstrap of sites: which ones make up each draw (draws, sites - 1).
+
+    One site fewer than there are is drawn: then the variance of the mean over the drawn sites is
+    the unbiased one (Rao and Wu, 1988). The draws depend on ``words`` alone, so all methods are
+    resampled alike and differences between them are paired.
+    """
+    generator = numpy_generator("sites", *words, n_sites)
+    return generator.integers(0, n_sites, (draws, max(n_sites - 1, 1)))
+
+
+def mean_over_sites(values: np.ndarray, chosen: np.ndarray) -> Estimate:
+    """Mean over sites with the percentile interval of the bootstrap of sites."""
+    values = np.asarray(values, float)
+    if len(values) < 2:
+        return Estimate(float(values.mean()) if len(values) else math.nan, math.nan, math.nan)
+    return Estimate(float(values.mean()), *_ends(values[chosen].mean(1)))
+
+
+def sd_over_sites(values: np.ndarray, chosen: np.ndarray) -> Estimate:
+    """Standard deviation over sites with the percentile interval of the bootstrap of sites."""
+    values = np.asarray(values, float)
+    n = len(values)
+    if n < 3:
+        sd = float(values.std(ddof=1)) if n == 2 else math.nan
+        return Estimate(sd, math.nan, math.nan)
+    # A bootstrap sample has the variance of the sites as a population, which is (n - 1) / n of it.
+    drawn = values[chosen].std(1, ddof=1) * math.sqrt(n / (n - 1))
+    return Estimate(float(values.std(ddof=1)), *_ends(drawn))
+
+
+def _ends(draws: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def signed_rank(differences: np.ndarray) -> tuple[float, float]:
+    """Wilcoxon's signed-rank test: sum of the ranks of positive differences, two-sided p.
+
+    The p is exact, also with ties: all signs of the observed ranks are equally likely. Sites
+    without a difference are left out, as Wilcoxon did.
+    """
+    values = np.round(np.asarray(differences, float), DECIMALS)
+    values = values[values != 0]
+    if not len(values):
+        return 0.0, 1.0
+    ranks = midranks(np.abs(values))
+    # Twice the ranks are whole numbers; their sums are counted by adding one rank after the other.
+    doubled = np.rint(2 * ranks).astype(int)
+    share = np.zeros(int(doubled.sum()) + 1)
+    share[0] = 1.0
+    for rank in doubled:
+        share[rank:] = (share[rank:] + share[: len(share) - rank]) / 2
+        share[:rank] /= 2
+    observed = int(doubled[values > 0].sum())
+    below, above = share[: observed + 1].sum(), share[observed:].sum()
+    return observed / 2, float(min(1.0, 2 * min(below, above)))
+
+
+def smallest_p(n_sites: int) -> float:
+    """What the signed-rank test gives when one method wins at all ``n_sites``."""
+    return min(1.0, 2.0 ** (1 - n_sites))
+
+
+def holm(p_values: np.ndarray) -> np.ndarray:
+    """Holm's correction for several comparisons; NaN stays NaN and does not count."""
+    p_values = np.asarray(p_values, float)
+    corrected = np.full(len(p_values), np.nan)
+    known = np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(factors * p_values[order]), 1.0)
+    return corrected
+
+
+def sampling_spread(
+    auc: float,
+    positives: np.ndarray,
+    negatives: np.ndarray,
+    words: tuple,
+    share: float = 1.0,
+    draws: int = SIMULATIONS,
+) -> Estimate:
+    """Standard deviation of AUC over sites of these sizes if all sites had the same true AUC.
+
+    Scores are drawn from two normal distributions whose AUC is ``auc``; the value is the mean
+    over draws, and its ends hold 95 % of them. A spread inside says nothing about the sites.
+    ``share`` is that of the variance which averaging over seeds leaves.
+    """
+    if math.isnan(auc) or len(positives) < 2:
+        return Estimate(math.nan, math.nan, math.nan)
+    distance = math.sqrt(2) * NormalDist().inv_cdf(min(max(auc, 1e-3), 1 - 1e-3))
+    drawn = np.empty((draws, len(positives)))
+    for site, (up, down) in enumerate(zip(map(int, positives), map(int, negatives))):
+        scores = numpy_generator("spread", *words, site).standard_normal((draws, up + down))
+        scores[:, :up] += distance
+        ranks = scores.argsort(1).argsort(1)[:, :up].sum(1) + up
+        drawn[:, site] = (ranks - up * (up + 1) / 2) / (up * down)
+    spread = math.sqrt(share) * drawn.std(1, ddof=1)
+    return Estimate(float(spread.mean()), *_ends(spread))

@@ -1,0 +1,5 @@
+"""BrainNetTF: Kan et al., Brain Network Transformer, NeurIPS 2022."""
+
+from brio_core.methods.brainnettf.method import BrainNetTf
+
+__all__ = ["BrainNetTf"]

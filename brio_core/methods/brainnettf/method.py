@@ -1,0 +1,135 @@
+"""BrainNetTF: Kan et al., Brain Network Transformer, NeurIPS 2022.
+
+Two Transformer layers read the FC rows of all ROIs, an orthonormal clustering readout turns the
+ROIs into K clusters, and a small network reads the clusters. Training mixes subjects (mixup) and
+sums the cross-entropy over the batch.
+
+Departures: all centres have norm 1, while the authors' code leaves the first one as drawn. Keys
+have no bias, because a softmax does not see it. The authors keep the model of the last epoch; here
+validation chooses.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from brio_core.methods.brainnettf.orthonormal_readout import OrthonormalReadout
+from brio_core.methods.brainnettf.transformers import EncoderLayer
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, margin
+from brio_core.methods.layers.mixup import Blend, draw_blend, mix
+from brio_core.system.errors import BrioError
+
+# Fisher z has no bound: one pair of equal signals must not outweigh a whole scan.
+LARGEST = math.atanh(0.999)
+# Streams of random numbers; mixup takes two.
+MIXUP, LAYERS = 0, 2
+
+
+@dataclass(frozen=True)
+class BrainNetTfSettings(GradientSettings):
+    """Sizes of the network; ``heads`` or ``clusters`` 0 leave the choice to the number of ROIs.
+
+    ``input`` is ``fisher-z`` (diagonal 0) or ``pearson`` (diagonal 1).
+    """
+
+    input: str
+    layers: int
+    heads: int
+    feedforward: int
+    dropout: float
+    bottleneck: int
+    clusters: int
+    cluster_dim: int
+    readout_hidden: int
+    readout_dim: int
+    mixup: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("input", self.input, ("fisher-z", "pearson"))
+
+    def heads_for(self, n_rois: int) -> int:
+        """The heads of every layer: 4, 2 or 1, whatever divides the number of ROIs."""
+        if self.heads and n_rois % self.heads:
+            raise BrioError(
+                f"brainnettf: heads is {self.heads}, which does not divide the {n_rois} ROIs; "
+                "choose a divisor, or 0 for the largest of 4, 2 and 1"
+            )
+        return self.heads or next(heads for heads in (4, 2, 1) if n_rois % heads == 0)
+
+    def clusters_for(self, n_rois: int) -> int:
+        """The clusters: 100, or half of fewer than 100 ROIs."""
+        if self.clusters > n_rois:
+            raise BrioError(
+                f"brainnettf: clusters is {self.clusters}, but there are only {n_rois} orthogonal "
+                f"directions for {n_rois} ROIs; choose fewer, or 0 for the default"
+            )
+        return self.clusters or (100 if n_rois >= 100 else math.ceil(n_rois / 2))
+
+
+class BrainNetTf(GradientMethod):
+    """Transformer layers, whole-graph bottleneck, clusters, two-logit head."""
+
+    name = "brainnettf"
+    Settings = BrainNetTfSettings
+
+    def __init__(self, settings: BrainNetTfSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        s = settings
+        heads, clusters = s.heads_for(n_rois), s.clusters_for(n_rois)
+        self.layers = nn.ModuleList(
+            EncoderLayer(n_rois, heads, s.feedforward, s.dropout) for _ in range(s.layers)
+        )
+        # One network for the graph as a whole, not one that every ROI goes through.
+        self.bottleneck = _network(n_rois**2, s.bottleneck, s.bottleneck, n_rois**2)
+        self.clusters = OrthonormalReadout(clusters, n_rois)
+        self.reduce = _network(n_rois, s.cluster_dim)
+        self.readout = _network(clusters * s.cluster_dim, s.readout_hidden, s.readout_dim)
+        self.head = nn.Linear(s.readout_dim, 2)
+
+    def features(self, inputs: Features) -> Features:
+        """FC rows as node features."""
+        fc = inputs["fc"].clamp(-LARGEST, LARGEST)
+        if self.settings.input == "pearson":
+            fc = fc.tanh() + torch.eye(self.n_rois, dtype=fc.dtype, device=fc.device)
+        return {"nodes": fc}
+
+    def represent(self, features: Features) -> Tensor:
+        """What enters the last linear layer, after its LeakyReLU."""
+        return self.encode(features["nodes"], None)
+
+    def logits(self, features: Features) -> Tensor:
+        return margin(self.head(self.represent(features)))
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        blend = draw_blend(batch.key, len(batch.label), MIXUP) if self.settings.mixup else None
+        return self.mixed_loss(batch, blend), {}
+
+    def mixed_loss(self, batch: Batch, blend: Blend | None) -> Tensor:
+        """Cross-entropy with mixed labels, summed over the mixed subjects."""
+        nodes, label = batch.features["nodes"], batch.label.to(batch.features["nodes"].dtype)
+        if blend is not None:
+            nodes, label = mix(nodes, blend), mix(label, blend)
+        logits = margin(self.head(self.encode(nodes, batch.key)))
+        return functional.binary_cross_entropy_with_logits(logits, label, reduction="sum")
+
+    def encode(self, nodes: Tensor, key: Tensor | None) -> Tensor:
+        """FC rows (B, P, P) to representations; with a key, dropout inside the layers."""
+        for number, layer in enumerate(self.layers):
+            nodes = layer(nodes, key, LAYERS + number * EncoderLayer.streams)
+        nodes = self.bottleneck(nodes.flatten(-2)).view_as(nodes)
+        clusters = functional.leaky_relu(self.reduce(self.clusters(nodes)))
+        return functional.leaky_relu(self.readout(clusters.flatten(-2)))
+
+
+def _network(*widths: int) -> nn.Sequential:
+    """Linear layers with LeakyReLU between them."""
+    parts: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        parts += [nn.LeakyReLU(), nn.Linear(before, after)]
+    return nn.Sequential(*parts[1:])

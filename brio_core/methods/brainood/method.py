@@ -1,0 +1,264 @@
+"""BrainOOD: Xu et al., Out-of-distribution Generalizable Brain Network Analysis, 2025.
+
+A learnt mask, the same for all subjects, selects features of nodes. A GIN reads the graph, a small
+network scores its edges, and the same GIN reads random subgraphs drawn by these scores; their
+predictions are averaged. The nodes of the first pass must also reconstruct FC.
+
+Departures from the released code, where it is wrong or the interface asks for it: evaluation
+weighs messages by the chance of an edge to be drawn, while the code draws at random there too;
+attention is averaged over the two directions of an edge, while the code averages each direction
+with itself, and an edge is drawn once for both; the high-pass filter is x minus the mean of its
+neighbours, while the code's is minus their sum; the spread of edge logits is taken over subjects
+that have the edge; reconstruction aims at tanh of Fisher z off the diagonal, for tanh cannot reach
+beyond one. The edge network has one hidden layer and drops units for a whole graph at once
+(:mod:`layers.edge_scorers`). The virtual node of the reconstruction cancels in the
+high-pass filter and is left out.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from brio_core.connectivity.fisher_z import without_diagonal
+from brio_core.connectivity.graphs import subject_graph
+from brio_core.methods.brainood.subject_sums import masked, tanh_errors
+from brio_core.methods.brainood.virtual_gin import VirtualGin
+from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_masks import (
+    bernoulli_divergence,
+    concrete,
+    drawn_graphs,
+    logistic_noise,
+    pair_variance,
+)
+from brio_core.methods.layers.edge_scorers import EdgeScorer
+from brio_core.system.errors import BrioError
+from brio_core.system.randomness import dropout, uniform
+
+FIRST_RATE, DROP = 0.9, 0.1
+# Streams of random numbers; pass r of the GIN takes the selector's stream and those of its layers
+# from PASSES + 10 r on.
+EXTRACTOR, ATTENTION, MASKS, RECONSTRUCTION, PASSES = 0, 1, 2, 10, 100
+
+
+@dataclass(frozen=True)
+class BrainOodSettings(GradientSettings):
+    """``rounds`` subgraphs are drawn of every graph.
+
+    ``soft_init`` starts the selector's embedding at deviation hidden^-1/2 instead of 1.
+    ``high_pass`` is ``mean`` (x minus the mean of its neighbours) or ``sum`` (minus their sum, as
+    coded), ``absent_edges`` says how the alignment counts edges that a subject lacks: ``skip``, or
+    ``zero`` as coded. The information term has GSAT's rate r, which falls from 0.9 by 0.1 every
+    ``decay_epochs`` epochs until it is ``final_rate``.
+    """
+
+    hidden: int
+    dropout: float
+    selector_dropout: float
+    soft_init: bool
+    extractor_hidden: int
+    extractor_dropout: float
+    rounds: int
+    high_pass: str
+    absent_edges: str
+    density: float
+    lambda_information: float
+    final_rate: float
+    decay_epochs: int
+    lambda_alignment: float
+    lambda_reconstruction: float
+    lambda_entropy: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("high_pass", self.high_pass, ("mean", "sum"))
+        check_choice("absent_edges", self.absent_edges, ("skip", "zero"))
+        if not 0 < self.final_rate <= FIRST_RATE:
+            raise BrioError(f"final_rate is {self.final_rate}, but must be in (0, {FIRST_RATE}]")
+        for key in ("rounds", "decay_epochs"):
+            if getattr(self, key) < 1:
+                raise BrioError(f"{key} is {getattr(self, key)}, but must be at least 1")
+
+    def rate(self, epoch: int) -> float:
+        """r in an epoch (from 1)."""
+        return max(self.final_rate, FIRST_RATE - DROP * ((epoch - 1) // self.decay_epochs))
+
+
+class FeatureSelector(nn.Module):
+    """One mask ``sigmoid(E E^T)`` on the node features of all subjects."""
+
+    def __init__(self, n_rois: int, hidden: int, rate: float, deviation: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.embedding = nn.Parameter(deviation * torch.randn(n_rois, hidden))
+
+    def forward(self, key: Tensor | None, stream: int) -> Tensor:
+        """The mask (P, P); with a key, some entries are dropped."""
+        mask = (self.embedding @ self.embedding.T).sigmoid()
+        return mask if key is None else dropout(mask, self.rate, key, stream)
+
+
+class BrainOod(GradientMethod):
+    """A shared GIN on the whole graph and on random subgraphs, and a reconstruction of FC."""
+
+    name = "brainood"
+    Settings = BrainOodSettings
+
+    def __init__(self, settings: BrainOodSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        s = settings
+        deviation = s.hidden**-0.5 if s.soft_init else 1.0
+        self.selector = FeatureSelector(n_rois, s.hidden, s.selector_dropout, deviation)
+        self.encoder = VirtualGin(n_rois, s.hidden, s.dropout)
+        self.extractor = EdgeScorer(s.hidden, s.extractor_hidden, norm="instance")
+        virtual = s.high_pass == "sum"
+        self.decoder = VirtualGin(s.hidden, s.hidden, s.dropout, virtual)
+        self.head = nn.Linear(s.hidden, 2)
+
+    def features(self, inputs: Features) -> Features:
+        """FC rows as node features, and lists of the edges of every subject's graph."""
+        mask = subject_graph(inputs["fc"], self.settings.density)
+        edges = list_edges(mask, self.settings.density)
+        return {"nodes": inputs["fc"], **edges._asdict()}
+
+    def represent(self, features: Features) -> Tensor:
+        """The pooled nodes of a pass with every edge weighed by its chance to be drawn."""
+        edges = EdgeLists.of(features)
+        return self.encode(features, edges.spread(self.chance(features)), None, 0)[0].mean(-2)
+
+    def logits(self, features: Features) -> Tensor:
+        scores = self.head(self.represent(features))
+        return scores[:, 1] - scores[:, 0]
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        s, features, key = self.settings, batch.features, batch.key
+        edges = EdgeLists.of(features)
+        mask = edges.mask
+        looped = mask + self._identity(mask)
+        nodes, selection = self.encode(features, looped, key, 0, looped=True)
+        scores = self.edge_logits(nodes, edges, mask, key)
+        # Each direction has its own noise.
+        attention = concrete(scores, logistic_noise(key, tuple(scores.shape), ATTENTION))
+        pooled = self.subgraphs(features, edges, attention.mean(-2), key)
+        columns = torch.stack([1 - batch.label, batch.label], -1).to(pooled.dtype)
+        present = edges.present[..., None, :]
+        logs = {
+            "classification": binary_cross_entropy(self.head(pooled), columns),
+            "alignment": alignment(scores, edges, mask, s.absent_edges),
+            "reconstruction": self.reconstruction(features, nodes, mask, selection, key),
+            "entropy": row_entropy(selection),
+        }
+        loss = (
+            logs["classification"]
+            + s.lambda_alignment * logs["alignment"]
+            + s.lambda_reconstruction * logs["reconstruction"]
+            + s.lambda_entropy * logs["entropy"]
+        )
+        if s.lambda_information > 0:
+            # The sampled attention enters, not its mean: a choice of the authors.
+            logs["information"] = bernoulli_divergence(attention, float(phase), present)
+            loss = loss + s.lambda_information * logs["information"]
+        # Reconstruction is cheapest where nothing is selected.
+        logs["selected"] = selection.mean()
+        logs["attention"] = (attention * present).sum() / (2 * present.sum())
+        return loss, logs
+
+    @classmethod
+    def phase(cls, settings: BrainOodSettings, epoch: int) -> str:
+        """The rate of the epoch, as text, where the loss asks for it."""
+        return f"{settings.rate(epoch):.6g}" if settings.lambda_information > 0 else "train"
+
+    def encode(
+        self,
+        features: Features,
+        adjacency: Tensor | tuple[Tensor, Tensor],
+        key: Tensor | None,
+        number: int,
+        looped: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes (B, P, d) of pass ``number``, and its feature mask; all passes update norms.
+
+        The adjacency may be given once for each layer; ``looped`` says that it has ones on its
+        diagonal.
+        """
+        stream = PASSES + 10 * number
+        selection = self.selector(key, stream)
+        nodes = masked(features["nodes"], selection)
+        return self.encoder(nodes, adjacency, key, stream + 1, looped), selection
+
+    def edge_logits(
+        self, nodes: Tensor, edges: EdgeLists, mask: Tensor, key: Tensor | None
+    ) -> Tensor:
+        """Logits of both directions of every edge, (B, 2, E)."""
+        s, keep = self.settings, None
+        if key is not None and s.extractor_dropout > 0:
+            drawn = uniform(key, (len(nodes), s.extractor_hidden), EXTRACTOR)
+            keep = (drawn >= s.extractor_dropout) / (1 - s.extractor_dropout)
+        return self.extractor(nodes, edges, mask, keep)
+
+    def chance(self, features: Features) -> Tensor:
+        """The chance of every edge to be drawn, (B, E), without any noise."""
+        edges = EdgeLists.of(features)
+        nodes, _ = self.encode(features, edges.mask, None, 0)
+        return self.edge_logits(nodes, edges, edges.mask, None).sigmoid().mean(-2)
+
+    def subgraphs(
+        self, features: Features, edges: EdgeLists, chance: Tensor, key: Tensor
+    ) -> Tensor:
+        """Pooled nodes (B, d), averaged over random subgraphs.
+
+        One pass after the other: each has normalisation statistics of its own.
+        """
+        graphs = drawn_graphs(chance, edges, self.settings.rounds, key, MASKS)
+        pooled = [
+            self.encode(features, graph, key, number, looped=True)[0].mean(-2)
+            for number, graph in enumerate(graphs, start=1)
+        ]
+        # The classifier is linear: the mean of its logits is the logit of the mean.
+        return torch.stack(pooled).mean(0)
+
+    def reconstruction(
+        self, features: Features, nodes: Tensor, mask: Tensor, selection: Tensor, key: Tensor
+    ) -> Tensor:
+        """Mean squared error of selected FC off the diagonal, from the nodes of the first pass."""
+        operator = self.high_pass(mask, looped=True)
+        decoded = self.decoder(nodes, operator, key, RECONSTRUCTION, looped=True)
+        error = tanh_errors(decoded @ decoded.mT, features["nodes"])
+        error = without_diagonal(error * selection.square())
+        return error.sum() / (len(nodes) * self.n_rois * (self.n_rois - 1))
+
+    def high_pass(self, mask: Tensor, looped: bool = False) -> Tensor:
+        """What is added to a node: minus the mean of its neighbours, or minus their sum and itself.
+
+        Every node has neighbours, because it selects its strongest edges. With ``looped`` the node
+        is on the diagonal already.
+        """
+        mean = self.settings.high_pass == "mean"
+        weight = -1 / mask.sum(-1, keepdim=True) if mean else -mask.new_ones(1, 1)
+        own = (1.0 if looped else 0.0) - (0.0 if mean else 1.0)
+        return torch.addcmul(own * self._identity(mask), mask, weight)
+
+    def _identity(self, like: Tensor) -> Tensor:
+        return torch.eye(self.n_rois, dtype=like.dtype, device=like.device)
+
+
+def alignment(scores: Tensor, edges: EdgeLists, mask: Tensor, absent_edges: str) -> Tensor:
+    """Standard deviation over subjects of every pair's logit (B, 2, E), averaged over pairs.
+
+    ``skip`` takes the subjects that have the edge, and pairs that two of them have; with ``zero``
+    the logit of an absent edge is zero, and all pairs count.
+    """
+    variance, count = pair_variance(scores, edges, mask, absent_edges)
+    # The root of zero has no derivative.
+    varies = variance > 0
+    deviation = variance.where(varies, 1).sqrt() * varies
+    return deviation.sum() / (count > 1).sum().clamp_min(1)
+
+
+def row_entropy(selection: Tensor) -> Tensor:
+    """Mean entropy of the distributions whose logits are the rows of the mask."""
+    log_p = selection.log_softmax(-1)
+    return -(log_p.exp() * log_p).sum(-1).mean()

@@ -1,0 +1,134 @@
+"""Several networks of one shape side by side: their parameters have a leading axis of experts.
+
+Nodes are (K, B, P, d). What all experts read alike has no expert axis, (B, P, d).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from brio_core.methods.layers.fused import centre_relu, norm_relu, remember
+
+
+class ExpertLinear(nn.Module):
+    """One Linear per expert, with the initial weights that ``nn.Linear`` would have."""
+
+    def __init__(self, experts: int, before: int, after: int, bias: bool = True) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(before)
+        self.weight = nn.Parameter(torch.empty(experts, before, after).uniform_(-bound, bound))
+        self.bias = None
+        if bias:
+            self.bias = nn.Parameter(torch.empty(experts, after).uniform_(-bound, bound))
+
+    def project(self, values: Tensor) -> Tensor:
+        """The products alone, without bias: (K, ..., d) of each expert's own values."""
+        return (values.flatten(1, -2) @ self.weight).unflatten(1, values.shape[1:-1])
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Each expert's own values (K, ..., d) to (K, ..., e)."""
+        return _add_bias(self.project(values), self.bias)
+
+
+def side_by_side(values: Tensor, weight: Tensor) -> Tensor:
+    """The same values (..., d) under every expert's weight (K, d, e), as (..., K, e)."""
+    experts, _, after = weight.shape
+    # One wide product: repeating the values would cost their size once per expert. Unlike a
+    # transposition, unbinding gives the weight a contiguous gradient, which a fused Adam wants.
+    return (values @ torch.cat(weight.unbind(), -1)).unflatten(-1, (experts, after))
+
+
+def share(values: Tensor, weight: Tensor) -> Tensor:
+    """The same as (K, ..., e), a copy of its own for every expert."""
+    return side_by_side(values, weight).movedim(-2, 0).contiguous()
+
+
+def _add_bias(values: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return values
+    return values + bias.view(len(bias), *[1] * (values.ndim - 2), bias.shape[-1])
+
+
+class ExpertNorm(nn.Module):
+    """BatchNorm per expert and channel over all graphs and nodes, (K, B, P, d)."""
+
+    eps = 1e-5
+    momentum = 0.1
+
+    def __init__(self, experts: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(experts, width))
+        self.bias = nn.Parameter(torch.zeros(experts, width))
+        self.register_buffer("running_mean", torch.zeros(experts, width))
+        self.register_buffer("running_var", torch.ones(experts, width))
+
+    def forward(self, values: Tensor) -> Tensor:
+        mean, variance = self.running_mean, self.running_var
+        if self.training:
+            variance, mean = torch.var_mean(values, (1, 2), correction=0)
+            remember(self, mean, variance, values.shape[1] * values.shape[2])
+        scale = self.weight * (variance + self.eps).rsqrt()
+        shift = self.bias - mean * scale
+        return torch.addcmul(shift[:, None, None], values, scale[:, None, None])
+
+
+class ExpertGin(nn.Module):
+    """Per expert: ``MLP((1 + eps) x_i + sum_j A_ij x_j)`` - BatchNorm - ReLU - dropout, repeated.
+
+    MLP = Linear - ReLU - Linear; the second has no bias, for a BatchNorm follows.
+    """
+
+    def __init__(self, experts: int, before: int, hidden: int, layers: int, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.first = nn.ModuleList(
+            ExpertLinear(experts, hidden if layer else before, hidden) for layer in range(layers)
+        )
+        self.second = nn.ModuleList(
+            ExpertLinear(experts, hidden, hidden, bias=False) for _ in range(layers)
+        )
+        self.norms = nn.ModuleList(ExpertNorm(experts, hidden) for _ in range(layers))
+        self.epsilon = nn.Parameter(torch.zeros(layers, experts))
+
+    def forward(
+        self,
+        nodes: Tensor,
+        adjacency: Tensor,
+        kept: Tensor,
+        key: Tensor | None,
+        stream: int,
+    ) -> Tensor:
+        """Nodes (B, P, d) that all experts share, on graphs of their own (K, B, P, P).
+
+        The features of nodes that are not ``kept``, ones and zeros (K, B, P, 1), count as zero;
+        such nodes have no edges. Dropout takes a key and one stream per layer from ``stream`` on.
+        """
+        hidden = nodes
+        for layer, (first, second, norm) in enumerate(zip(self.first, self.second, self.norms)):
+            # The first Linear commutes with the sum over neighbours.
+            hidden = first.project(hidden) if layer else share(hidden, first.weight)
+            centre = (1 + self.epsilon[layer]).view(-1, 1, 1, 1)
+            # Nobody hears a node without edges, so only its own term must vanish.
+            centre = centre * kept if layer == 0 else centre.expand_as(kept)
+            hidden = centre_relu(hidden, adjacency @ hidden, centre, first.bias)
+            hidden = norm_relu(second(hidden), norm, self.rate, key, stream + layer)
+        return hidden
+
+
+class SlowLinear(nn.Linear):
+    """A Linear that learns at a fraction of the learning rate under any Adam.
+
+    Adam's steps do not depend on the size of gradients, so what is stored is the weight divided
+    by the fraction: a step of the stored number is a fraction of a step of the weight.
+    """
+
+    def __init__(self, before: int, after: int, fraction: float, bias: bool = True) -> None:
+        super().__init__(before, after, bias)
+        self.fraction = fraction
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.div_(fraction)
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self.fraction * super().forward(values)

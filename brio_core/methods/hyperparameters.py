@@ -1,0 +1,126 @@
+"""Hyper-parameters of methods: their types, and the training budget that methods share."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, get_args, get_origin
+
+from brio_core.system.errors import BrioError
+
+POSITIVE = ("epochs", "batch_size", "subjects_per_cell", "sites_per_batch", "subjects_per_site",
+            "hidden", "layers", "density", "temperature")  # fmt: skip
+NOT_NEGATIVE = ("patience", "learning_rate", "weight_decay", "final_learning_rate", "warmup_epochs")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of all hyper-parameters. Values come from ``config/methods``; here are the types."""
+
+    @classmethod
+    def of(cls, values: dict[str, Any], name: str) -> "Settings":
+        """Build from a mapping; unknown, missing or mistyped keys are errors."""
+        types = {field.name: field.type for field in fields(cls)}
+        for key in values:
+            if key not in types:
+                raise BrioError(f"{name}: unknown setting {key!r}; known: {', '.join(types)}")
+        for key in types:
+            if key not in values:
+                raise BrioError(f"{name}: setting {key!r} is missing")
+        checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in types}
+        check_ranges(checked, name)
+        return cls(**checked)
+
+
+def check_ranges(values: dict[str, Any], name: str) -> None:
+    """Reject numbers that cannot be meant; settings that many methods have are known by name."""
+    for key, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if key.endswith("dropout") and not 0 <= value < 1:
+            raise BrioError(f"{name}: {key} is {value}, but must be at least 0 and below 1")
+        if key in POSITIVE and value <= 0:
+            raise BrioError(f"{name}: {key} is {value}, but must be above 0")
+        if key in NOT_NEGATIVE and value < 0:
+            raise BrioError(f"{name}: {key} is {value}, but must not be below 0")
+
+
+def _typed(value: Any, kind: Any, where: str) -> Any:
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_typed(item, get_args(kind)[0], where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise BrioError(f"{where} should be {getattr(kind, '__name__', kind)}, not {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class GradientSettings(Settings):
+    """The training budget, shared by every method that is trained by gradient steps.
+
+    ``sampler`` is ``shuffled`` (``batch_size`` subjects) or ``balanced`` (``subjects_per_cell``
+    subjects of every training site and class); a method may offer others: ``everyone`` is all
+    training subjects in one step. ``patience`` 0 never stops early. Checkpoints
+    before ``first_epoch`` (counted from 1) are not eligible. ``optimiser`` is ``adamw`` or
+    ``adam`` (weight decay as part of the gradient). ``schedule`` is ``constant``, or ``cosine``:
+    from ``learning_rate`` in the first step to ``final_learning_rate`` after the last one.
+    ``precision`` is that of matrix products on a GPU: ``tf32``, ``float32``, or ``bfloat16``,
+    which also keeps what training remembers of them in half the bytes; evaluation is then in TF32.
+    """
+
+    samplers: ClassVar[tuple[str, ...]] = ("shuffled", "balanced")
+
+    epochs: int
+    patience: int
+    first_epoch: int
+    sampler: str
+    batch_size: int
+    subjects_per_cell: int
+    learning_rate: float
+    weight_decay: float
+    optimiser: str
+    schedule: str
+    final_learning_rate: float
+    precision: str
+
+    def __post_init__(self) -> None:
+        check_choice("sampler", self.sampler, self.samplers)
+        check_choice("optimiser", self.optimiser, ("adamw", "adam"))
+        check_choice("schedule", self.schedule, ("constant", "cosine"))
+        check_choice("precision", self.precision, ("tf32", "float32", "bfloat16"))
+        if not 1 <= self.first_epoch <= self.epochs:
+            raise BrioError(
+                f"first_epoch is {self.first_epoch}, but must lie between 1 and epochs "
+                f"({self.epochs})"
+            )
+
+
+@dataclass(frozen=True)
+class SiteSettings(GradientSettings):
+    """The budget of a method whose loss compares sites.
+
+    Its ``sampler`` may also be ``sites``: ``sites_per_batch`` training sites (or all, if there are
+    fewer) are drawn in every step, and ``subjects_per_cell`` subjects of either class from each.
+    """
+
+    samplers: ClassVar[tuple[str, ...]] = ("shuffled", "balanced", "sites")
+
+    sites_per_batch: int
+
+
+@dataclass(frozen=True)
+class EpisodeSettings(GradientSettings):
+    """The budget of a method that rehearses unseen sites within every step.
+
+    Its ``sampler`` is ``episodes``: ``sites_per_batch`` training sites (or all, if there are
+    fewer) in random order, and ``subjects_per_site`` subjects of each, whatever their class.
+    """
+
+    samplers: ClassVar[tuple[str, ...]] = ("episodes",)
+
+    sites_per_batch: int
+    subjects_per_site: int
+
+
+def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Reject a setting that is not one of its possible words."""
+    if value not in choices:
+        raise BrioError(f"{key} is {value!r}, but must be one of {', '.join(choices)}")

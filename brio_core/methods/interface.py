@@ -1,0 +1,214 @@
+"""The interface of a method. A method is written for one fold, as an ordinary torch module.
+
+The trainer stacks the modules of all folds and runs them under ``torch.func.vmap``. That asks
+four things of a method: no branch on tensor values, no ``.item()``, the same shapes in every
+fold, and randomness from ``batch.key`` only (:mod:`brio_core.system.randomness`).
+"""
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import grad_and_value
+from torch.nn import functional
+
+from brio_core.cohorts.cohort import TrainView
+from brio_core.methods.hyperparameters import Settings
+
+if TYPE_CHECKING:
+    from brio_core.methods.stack import FoldStack
+    from brio_core.methods.training_scans import FeatureStore, Sources
+
+Features = dict[str, Tensor]
+
+
+class Batch(NamedTuple):
+    """What a loss sees: features of the batch, labels in {0, 1}, sites from 0, a random key.
+
+    Under the ``balanced`` and ``sites`` samplers the rows are ordered as (site, class, subject),
+    under ``episodes`` as (site, subject) with the sites in the order in which they were drawn.
+    Under ``sites`` and ``everyone`` a row may be a stand-in for a subject that does not exist: its
+    site is -1, and neither a loss nor a norm may count it.
+    """
+
+    features: Features
+    label: Tensor
+    site: Tensor
+    key: Tensor
+
+
+class Method(nn.Module):
+    """A method for one fold.
+
+    ``needs`` names what the features are made of: ``fc``, ``bold`` (zero beyond ``frames``),
+    ``frames``, ``covariates`` (age, sex, mean framewise displacement; unknown is NaN), ``row``
+    (the place of the subject in its cohort, -1 for a stranger).
+    ``min_frames`` is the length of the shortest scan that the method can read.
+    ``features_are_shared`` says that :meth:`features` uses nothing fitted on the fold.
+    ``needs_population`` says that a prediction asks the training subjects: their scans are kept in
+    buffers that are not persistent, and :meth:`prepare` runs again before a stored model is used.
+    """
+
+    name: ClassVar[str]
+    Settings: ClassVar[type[Settings]]
+    needs: ClassVar[tuple[str, ...]] = ("fc",)
+    min_frames: ClassVar[int] = 1
+    features_are_shared: ClassVar[bool] = True
+    needs_population: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings, n_rois: int, n_sites: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.n_rois = n_rois
+        self.n_sites = n_sites
+
+    def forward(self, verb: str, *arguments: Any) -> Any:
+        """Dispatch by name, because ``functional_call`` knows only ``forward``."""
+        return getattr(self, verb)(*arguments)
+
+    @classmethod
+    def share(cls, sources: "Sources", settings: Any) -> list[Features]:
+        """What one pass over the training scans finds out for all folds, one mapping per fold.
+
+        :meth:`prepare` gets the mapping of its fold as ``train.shared``.
+        """
+        return [{} for _ in sources.rows]
+
+    @classmethod
+    def scan_length(cls, settings: Any, frames: np.ndarray) -> int:
+        """A length that sizes parameters, from the training scans' lengths; 0 if there is none.
+
+        Only folds with the same length are stacked.
+        """
+        return 0
+
+    def prepare(self, train: TrainView) -> None:
+        """Fit fold statistics and keep them as buffers; sees training subjects only.
+
+        Parameters whose shape depends on the fold are made here too, under the fold's seed.
+        """
+
+    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
+        """Load a state; tensors whose size :meth:`prepare` decides take it from the state."""
+        present = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        for name, value in state_dict.items():
+            if name in present and present[name].shape != value.shape:
+                path, _, leaf = name.rpartition(".")
+                resized = present[name].new_empty(value.shape)
+                is_parameter = isinstance(present[name], nn.Parameter)
+                setattr(
+                    self.get_submodule(path),
+                    leaf,
+                    nn.Parameter(resized) if is_parameter else resized,
+                )
+        return super().load_state_dict(state_dict, *arguments, **options)
+
+    def features(self, inputs: Features) -> Features:
+        """What is computed once per subject: a function of inputs and fold statistics only."""
+        return inputs
+
+    def represent(self, features: Features) -> Tensor:
+        """The representation before the classifier, (B, d)."""
+        raise NotImplementedError
+
+    def logits(self, features: Features) -> Tensor:
+        """Pre-sigmoid predictions, (B,); sees neither label nor site."""
+        raise NotImplementedError
+
+
+class GradientMethod(Method):
+    """A method trained by gradient steps."""
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a batch, and scalars for the history."""
+        raise NotImplementedError
+
+    @classmethod
+    def phase(cls, settings: Any, epoch: int) -> str:
+        """The name of the training phase of an epoch (from 1); a phase keeps its loss's shape."""
+        return "train"
+
+    @classmethod
+    def frozen(cls, phase: str) -> tuple[str, ...]:
+        """Prefixes of parameter names that are not updated in a phase."""
+        return ()
+
+    @classmethod
+    def restarts(cls, settings: Any, epoch: int) -> bool:
+        """Whether the optimiser forgets its moments before an epoch (from 1)."""
+        return False
+
+    @classmethod
+    def before_step(
+        cls, stack: "FoldStack", sources: "Sources", settings: Any, step: int, steps_per_epoch: int
+    ) -> None:
+        """Called for all folds before each step (from 0), e.g. to refresh cached numbers."""
+
+    @classmethod
+    def before_selection(cls, stack: "FoldStack", features: "FeatureStore", rows: Tensor) -> None:
+        """Called for all folds before validation; ``rows`` (F, W) are the training subjects.
+
+        A fold with fewer subjects than others is padded with row -1.
+        """
+
+    @classmethod
+    def gradient(
+        cls, settings: Any, loss: Any, learnt: dict[str, Tensor], buffers: Any, batch: Batch
+    ) -> Any:
+        """The gradient of one fold by ``loss(learnt, buffers, batch)``, and (loss, logs).
+
+        Override it for a step that is not the plain gradient of the loss; ``loss`` also takes a
+        ``phase`` in place of the current one.
+        """
+        return grad_and_value(loss, has_aux=True)(learnt, buffers, batch)
+
+
+class PathMethod(Method):
+    """A method that is fitted exactly, once per point of a path of penalties.
+
+    Points are ordered from the strongest penalty on, so that the common rule, ties to the
+    earliest, prefers the stronger penalty. An exact fit has no seed: all seeds give the same.
+
+    ``representation_is_shared`` says that :meth:`represent` is the same at all points of the path.
+    """
+
+    representation_is_shared: ClassVar[bool] = True
+
+    @classmethod
+    def uses_all_threads(cls, n_subjects: int) -> bool:
+        """Whether one fold with so many training subjects is work for all threads."""
+        return False
+
+    @property
+    def path_length(self) -> int:
+        """Number of points on the path."""
+        raise NotImplementedError
+
+    def fit(self, point: int) -> None:
+        """Set the parameters for one point, from what :meth:`prepare` kept."""
+        raise NotImplementedError
+
+    def classify(self, represented: Tensor) -> Tensor:
+        """Pre-sigmoid predictions (B,) from representations (B, d)."""
+        raise NotImplementedError
+
+    def logits(self, features: Features) -> Tensor:
+        return self.classify(self.represent(features))
+
+
+def binary_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
+    """Mean binary cross-entropy, Eq. (classification_loss) for equally filled cells."""
+    return functional.binary_cross_entropy_with_logits(logits, label.to(logits.dtype))
+
+
+def margin(logits: Tensor) -> Tensor:
+    """The difference of two logits (..., 2), all that a softmax over them depends on."""
+    return logits[..., 1] - logits[..., 0]
+
+
+def initialise(build: Any, seed: int) -> Method:
+    """Build a module whose initial weights depend on ``seed`` alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()

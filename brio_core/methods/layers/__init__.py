@@ -1,0 +1,1 @@
+"""Layers that two methods or more share."""

@@ -1,0 +1,1 @@
+"""What the linear rows share: exact and iterative solvers, tangent space."""

@@ -1,0 +1,83 @@
+"""Statistics and products of a table that is too large to be held twice.
+
+A table (N, D) has one row per subject. It is worked on in blocks, several at once where there are
+threads. Where blocks begin depends on the table alone, and sums over them are in order and in
+float64, so the number of threads changes no bytes.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from brio_core.system.threads import Run, spread
+
+# Entries of a block of columns: 8 MB in float64.
+COLUMN_BLOCK = 2**20
+# Entries of a block of rows: its copy in float64 stays in a core's cache between two products.
+ROW_BLOCK = 2**18
+# Most parts of the rows with a sum of their own: enough for many threads, few enough to be kept.
+STRIPES = 32
+
+
+def column_means(table: Tensor) -> Tensor:
+    """The mean (D,) of every column, in float64."""
+    parts = _column_blocks(table)
+    return torch.cat(spread(lambda part: table[:, part].double().mean(0), parts, table.device))
+
+
+def replace_columns(table: Tensor, replace: Callable[[slice, Tensor], Tensor]) -> None:
+    """Put ``replace(columns, values)`` in the place of the values, which it gets in float64."""
+
+    def work(part: slice) -> None:
+        table[:, part] = replace(part, table[:, part].double())
+
+    spread(work, _column_blocks(table), table.device)
+
+
+def _column_blocks(table: Tensor) -> list[slice]:
+    rows, columns = table.shape
+    # A multiple of what torch sums side by side: the last columns of a block are not summed in
+    # another order than they would be amid the table.
+    width = max(64, COLUMN_BLOCK // max(1, rows) // 64 * 64)
+    return [slice(first, min(first + width, columns)) for first in range(0, columns, width)]
+
+
+def sweep(
+    run: Run, table: Tensor, vectors: Tensor, between: Callable[[slice, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """``T = X V`` and ``X' U`` for ``U = between(rows, T[rows])``, reading the table X once.
+
+    Parameters
+    ----------
+    run : what :func:`brio_core.system.threads.workers` gives
+    table : (N, D)
+    vectors : (D, k)
+        Products are computed in the type of the vectors.
+    between : gets and returns (n, .) in that type
+
+    Returns
+    -------
+    T (N, k) in the type of the vectors and X' U (D, .) in float64
+    """
+    through = vectors.new_empty(len(table), vectors.shape[1])
+    height = max(1, ROW_BLOCK // table.shape[1])
+    stripe = max(height, -(-len(table) // STRIPES))
+
+    def work(first: int) -> Tensor:
+        total, room = 0.0, None
+        last = min(first + stripe, len(table))
+        for start in range(first, last, height):
+            rows = slice(start, min(start + height, last))
+            block = table[rows]
+            if block.dtype != vectors.dtype:
+                room = block.new_empty(block.shape, dtype=vectors.dtype) if room is None else room
+                block = room[: len(block)].copy_(block)
+            through[rows] = block @ vectors
+            total = total + (block.T @ between(rows, through[rows])).double()
+        return total
+
+    total = 0.0
+    for part in run(work, range(0, len(table), stripe)):
+        total = total + part
+    return through, total

@@ -1,0 +1,121 @@
+"""Convolutions along time with BatchNorms between them and nothing that is not linear.
+
+Such a stack is one convolution whose kernel is composed of all the others'. The variance of a
+response is a quadratic form of the kernel in the second moments of windows, so BatchNorm's batch
+statistics need no responses either. Only the last responses are ever made, with one product.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from brio_core import kernels
+from brio_core.methods.layers.norms import remember_in_turn
+from brio_core.methods.layers.toeplitz import shifted
+
+
+def window_moments(gram: Tensor, width: int, stride: int) -> Tensor:
+    """Second moments (..., w, w) of windows, averaged over their places, from (..., T, T)."""
+    blocks = gram.unfold(-2, width, stride).unfold(-2, width, stride)
+    return blocks.diagonal(dim1=-4, dim2=-3).mean(-1)
+
+
+class KernelNorm(nn.Module):
+    """BatchNorm as a change of the kernel (S, C, w) in front of it, every site on its own.
+
+    Windows have mean zero. A shift would only move the mean that the next norm takes away.
+    """
+
+    def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def forward(self, kernel: Tensor, moments: Tensor | None, count: int) -> Tensor:
+        """``moments`` (S, w, w) of ``count`` windows per site in training, none in evaluation."""
+        variance = self.running_var
+        if moments is not None:
+            # Neighbouring frames are alike: in single precision a small variance could cancel.
+            fine = kernel.double()
+            variance = ((fine @ moments.double()) * fine).sum(-1).clamp_min(0).to(kernel.dtype)
+            remember_in_turn(self.running_var, variance * (count / (count - 1)), self.momentum)
+        return kernel * (self.weight * (variance + self.eps).rsqrt())[..., None]
+
+
+class LinearConvolutions(nn.Module):
+    """Convolution and BatchNorm in turn, the first with a stride, then a max-pool to some bins.
+
+    Parameters
+    ----------
+    channels, kernels
+        Of every convolution in turn; there is no padding.
+    stride
+        Of the first convolution; the others have 1.
+    bins
+        As in ``nn.AdaptiveMaxPool1d``: they overlap in one place if they do not divide the length.
+    """
+
+    def __init__(
+        self, channels: tuple[int, ...], kernels: tuple[int, ...], stride: int, bins: int
+    ) -> None:
+        super().__init__()
+        self.stride, self.bins = stride, bins
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(before, after, kernel, bias=False)
+            for (before, after), kernel in zip(pairwise((1, *channels)), kernels)
+        )
+        self.norms = nn.ModuleList(KernelNorm(width) for width in channels)
+        self.bias = nn.Parameter(torch.zeros(channels[-1]))
+
+    def forward(self, series: Tensor, frames: Tensor) -> Tensor:
+        """Pooled responses (S, n, P, C, bins) of series (S, n, P, T).
+
+        Frames must have mean zero over regions. A series that ends after ``frames`` (S, n) gives
+        what it would give without the rest; in training all have T.
+        """
+        flat = series.flatten(1, 2)
+        kernel = self._kernel(flat)
+        length = self._places(flat.shape[-1], kernel.shape[-1])
+        operator = shifted(kernel, length, self.stride).flatten(-3, -2)
+        responses = flat[..., : operator.shape[-1]] @ operator.mT
+        responses = responses.view(*series.shape[:-1], -1, length)
+        pooled = self._pool(responses, self._places(frames, kernel.shape[-1]))
+        return pooled + self.bias[:, None]
+
+    def _kernel(self, series: Tensor) -> Tensor:
+        """The kernel (S, C, w) of the whole stack."""
+        gram = series.mT @ series / series.shape[1] if self.training else None
+        composed = None
+        for convolution, norm in zip(self.convolutions, self.norms):
+            weight = convolution.weight
+            if composed is None:
+                composed = weight[:, 0][None]
+            else:
+                spread = shifted(composed, weight.shape[-1], self.stride)
+                composed = weight.flatten(1) @ spread.flatten(-3, -2)
+            width = composed.shape[-1]
+            count = series.shape[1] * self._places(series.shape[-1], width)
+            moments = None if gram is None else window_moments(gram, width, self.stride)
+            composed = norm(composed, moments, count)
+        return composed
+
+    def _places(self, frames: int | Tensor, width: int) -> int | Tensor:
+        return (frames - width) // self.stride + 1
+
+    def _pool(self, responses: Tensor, lengths: Tensor) -> Tensor:
+        """Largest response in every bin of the first ``lengths`` (S, n) places."""
+        if self.training and kernels.usable(responses):
+            from brio_core.kernels.bin_max import BinMax
+
+            return BinMax.apply(responses, self.bins)[0]
+        place = torch.arange(responses.shape[-1], device=responses.device)
+        lengths = lengths[..., None, None, None]
+        pooled = []
+        for number in range(self.bins):
+            first = number * lengths // self.bins
+            end = ((number + 1) * lengths + self.bins - 1) // self.bins
+            inside = (place >= first) & (place < end)
+            pooled.append(responses.where(inside, -torch.inf).amax(-1))
+        return torch.stack(pooled, -1)

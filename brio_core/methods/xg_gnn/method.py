@@ -1,0 +1,298 @@
+"""XG-GNN: Qiu et al., Graph Neural Networks with Domain-Generalizable Explainability, MICCAI 2024.
+
+A graph learnt from series carries messages between FC rows. Every step adapts the weights on some
+sites and asks them to predict, and to explain alike, on the others (first-order MAML).
+
+Released code departs from the stated method, and we from it: nodes hear their neighbours (there,
+each is multiplied by its own row sum, so no message passes), explanations of two sites are
+compared (there, one with itself), values have a projection of their own (there, the keys'),
+cross-entropy takes logits (there, sigmoids of them), and classes are contrasted on scans that are
+not mixed up. Kept from the code: no ReLU between convolutions, and its entropy as sparsity term.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import grad_and_value, vmap
+from torch.nn import functional
+
+from brio_core import kernels
+from brio_core.cohorts.cohort import TrainView
+from brio_core.connectivity.fisher_z import standardise
+from brio_core.methods.hyperparameters import EpisodeSettings
+from brio_core.methods.interface import Batch, Features, GradientMethod
+from brio_core.methods.layers.mixup import draw_blend, mix
+from brio_core.methods.layers.norms import SiteNorm
+from brio_core.methods.layers.windows import mirrored_window, standardised
+from brio_core.methods.xg_gnn.explanations import class_difference, disagreement, sparsity
+from brio_core.methods.xg_gnn.inner_adam import PREFIX, adam_step, add_moments
+from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions
+from brio_core.system.errors import BrioError
+from brio_core.system.randomness import dropout, fold_in
+
+INNER, OUTER = "inner", "outer"
+# Of the 13 training sites that the authors have, 6 are inner ones.
+INNER_SHARE = 6 / 13
+SLOPE = 0.2
+
+
+@dataclass(frozen=True)
+class XgGnnSettings(EpisodeSettings):
+    """``longest`` is the number of frames that are read; a fold with shorter scans reads fewer.
+
+    ``inner_*`` belong to the Adam step that adapts the weights; the others to the outer loop.
+    """
+
+    longest: int
+    dropout: float
+    mixup: bool
+    inner_learning_rate: float
+    inner_weight_decay: float
+    classification_weight: float
+    sparsity_weight: float
+    stability_weight: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.longest < XgGnn.min_frames:
+            raise BrioError(f"longest is {self.longest}, but must be {XgGnn.min_frames} or more")
+        if self.sites_per_batch < 2:
+            raise BrioError("sites_per_batch is below 2, but an episode has inner and outer sites")
+
+    def inner_rows(self, rows: int) -> int:
+        """How many rows of a batch belong to its inner sites, which come first."""
+        sites = rows // self.subjects_per_site
+        return max(1, round(INNER_SHARE * sites)) * self.subjects_per_site
+
+
+class RegionLinear(nn.Linear):
+    """A narrow linear layer of regions (..., P, d) whose gradient is summed scan by scan first.
+
+    One product over the regions of all scans would leave most of a GPU idle.
+    """
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        out = hidden @ self.weight.T.expand(*hidden.shape[:-2], -1, -1)
+        return out if self.bias is None else out + self.bias
+
+
+class Constructor(nn.Module):
+    """Self-attention of tokens (..., P, d); the learnt graph is M = A A^T of its output A.
+
+    Scores are scaled by the full width. Without biases: one of the keys would learn nothing.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = RegionLinear(width, width, bias=False)
+        self.sent = RegionLinear(width, width, bias=False)
+        self.value = RegionLinear(width, width, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        projected = [layer(tokens) for layer in (self.query, self.sent, self.value)]
+        scale = tokens.shape[-1] ** -0.5
+        if kernels.usable(tokens):
+            from brio_core.kernels.narrow_attention import NarrowAttention
+
+            return NarrowAttention.apply(*projected, self.heads, scale)
+        query, sent, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in projected
+        )
+        attention = (query * scale @ sent.mT).softmax(-1)
+        return (attention @ value).transpose(-2, -3).flatten(-2)
+
+
+def absolute_sums(factor: Tensor) -> Tensor:
+    """Row sums (..., P) of the entries' magnitudes of the graph A A^T, from A (..., P, k)."""
+    if kernels.usable(factor):
+        from brio_core.kernels.absolute_sums import AbsoluteSums
+
+        return AbsoluteSums.apply(factor)
+    return (factor @ factor.mT).abs().sum(-1)
+
+
+class Propagation(nn.Linear):
+    """``D^-1 M X W^T + b`` with the graph M = A B^T in factors (..., P, k).
+
+    With few columns in the factors, all products are narrow, and so is what D divides. It holds
+    the rows' absolute sums: entries of M may be negative, so plain sums could vanish.
+    """
+
+    def forward(self, hidden: Tensor, left: Tensor, right: Tensor, sums: Tensor) -> Tensor:
+        heard = (left / (sums[..., None] + 1e-6)) @ ((right.mT @ hidden) @ self.weight.T)
+        return heard if self.bias is None else heard + self.bias
+
+
+def perceptron(*widths: int, linear: type[nn.Linear] = nn.Linear) -> nn.Sequential:
+    """Linear layers, each followed by LeakyReLU."""
+    layers = [(linear(*pair), nn.LeakyReLU(SLOPE)) for pair in pairwise(widths)]
+    return nn.Sequential(*chain.from_iterable(layers))
+
+
+class XgGnn(GradientMethod):
+    """Temporal encoder, network constructor and DiagNet, trained in episodes."""
+
+    name = "xg-gnn"
+    Settings = XgGnnSettings
+    needs = ("fc", "bold", "frames")
+    # Two places are left after the convolutions, one per bin.
+    min_frames = 34
+
+    def __init__(self, settings: XgGnnSettings, n_rois: int, n_sites: int) -> None:
+        super().__init__(settings, n_rois, n_sites)
+        if n_sites < 2:
+            raise BrioError("xg-gnn adapts on some training sites for others: it needs two or more")
+        # The frames that are read, as many as the fold's shortest scan has: equal in a stack.
+        self.register_buffer("frame", torch.arange(self.min_frames))
+        self.convolutions = LinearConvolutions((32, 32, 16), (4, 8, 8), stride=2, bins=2)
+        self.token = nn.Sequential(perceptron(32, 32, linear=RegionLinear), RegionLinear(32, 8))
+        self.constructor = Constructor(8, heads=4)
+        # Learnt graphs are almost uniform at first, so regions hear the same and most units stay on
+        # one side of the kink: a first bias would be a shift that the norm takes away again.
+        self.propagations = nn.ModuleList(
+            Propagation(n_rois, width, bias=number > 0)
+            for number, width in enumerate((n_rois, n_rois, 64))
+        )
+        self.layers = nn.ModuleList(
+            [
+                nn.Sequential(nn.LeakyReLU(SLOPE), nn.Linear(n_rois, n_rois, bias=False)),
+                nn.LeakyReLU(SLOPE),
+                nn.Sequential(nn.LeakyReLU(SLOPE), perceptron(64, 8, linear=RegionLinear)),
+            ]
+        )
+        # The first two over features; the last has the ROI as channel.
+        self.norms = nn.ModuleList(SiteNorm(n_rois) for _ in range(3))
+        self.readout = perceptron(8 * n_rois, 256, 32)
+        self.head = nn.Linear(32, 2)
+        add_moments(self)
+
+    @classmethod
+    def scan_length(cls, settings: XgGnnSettings, frames: np.ndarray) -> int:
+        """Frames that are read of every scan: the shortest training scan has so many."""
+        return int(min(settings.longest, np.min(frames)))
+
+    def prepare(self, train: TrainView) -> None:
+        length = self.scan_length(self.settings, train.frames.cpu().numpy())
+        self.frame = torch.arange(length, device=train.label.device)
+
+    def features(self, inputs: Features) -> Features:
+        """The first frames (B, P, T), standardised over those that a scan has, and FC."""
+        length = self.frame.shape[-1]
+        # A cohort has no scan below the minimum; one that is cut short on purpose is mirrored.
+        frames = inputs["frames"].clamp(self.min_frames, length)
+        start = torch.zeros_like(frames)
+        bold = mirrored_window(inputs["bold"], inputs["frames"], start, length)
+        inside = (self.frame < frames[:, None])[..., None]
+        series = standardise(bold.where(inside, torch.nan))
+        return {"series": series.mT.contiguous(), "frames": frames, "fc": inputs["fc"]}
+
+    def represent(self, features: Features) -> Tensor:
+        return self._encode({name: value[None] for name, value in features.items()}, None)[0][0]
+
+    def logits(self, features: Features) -> Tensor:
+        return self._margin(self.represent(features))
+
+    @classmethod
+    def phase(cls, settings: XgGnnSettings, epoch: int) -> str:
+        return OUTER
+
+    @classmethod
+    def gradient(
+        cls,
+        settings: XgGnnSettings,
+        loss: Any,
+        learnt: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        batch: Batch,
+    ) -> Any:
+        """The gradient of the outer sites' loss at weights that the inner sites have adapted.
+
+        Running statistics keep the inner pass, whose weights are those that stay.
+        """
+        count = settings.inner_rows(len(batch.label))
+        inner, outer = (_rows(batch, part) for part in (slice(count), slice(count, None)))
+        slopes, (risk, _) = grad_and_value(partial(loss, phase=INNER), has_aux=True)(
+            learnt, buffers, inner
+        )
+        adapted = adam_step(
+            learnt, slopes, buffers, settings.inner_learning_rate, settings.inner_weight_decay
+        )
+        lost = {
+            name: value if name.startswith(PREFIX) else value.clone()
+            for name, value in buffers.items()
+        }
+        slopes, (value, logs) = grad_and_value(partial(loss, phase=OUTER), has_aux=True)(
+            adapted, lost, outer
+        )
+        return slopes, (value, {**logs, "inner_loss": risk})
+
+    def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of inner or of outer sites; rows are ordered by site."""
+        s = self.settings
+        sites = (len(batch.label) // s.subjects_per_site, s.subjects_per_site)
+        features = {name: value.unflatten(0, sites) for name, value in batch.features.items()}
+        label = batch.label.unflatten(0, sites).to(features["fc"].dtype)
+        key = fold_in(batch.key, int(phase == OUTER))
+        target = label
+        if phase == INNER and s.mixup:
+            # Every site is blended within itself.
+            keys = fold_in(key, torch.arange(sites[0], device=key.device))
+            blends = vmap(lambda key: draw_blend(key, sites[1]))(keys)
+            mixed = {name: vmap(mix)(features[name], blends) for name in ("series", "fc")}
+            features, target = {**features, **mixed}, vmap(mix)(label, blends)
+        represented, factor, sums = self._encode(features, key)
+        # Cross-entropy of two logits is that of their difference.
+        risk = functional.binary_cross_entropy_with_logits(
+            self._margin(represented), target, reduction="none"
+        ).mean(-1)
+        loss = s.classification_weight * risk.sum()
+        if phase == INNER:
+            return loss, {}
+        graphs = factor @ factor.mT
+        difference, usable = class_difference(graphs, label)
+        sparse = (sparsity(difference) * usable).sum()
+        pairs = (usable[:, None] & usable).triu(1)
+        apart = (disagreement(difference) * pairs).sum()
+        loss = loss + s.sparsity_weight * sparse + s.stability_weight * apart
+        spread = graphs.detach().std() * self.n_rois / sums.detach().mean()
+        return loss, {
+            "risk": risk.mean(),
+            "sparsity": sparse,
+            "disagreement": apart,
+            "graph_variation": spread,
+        }
+
+    def _encode(self, features: Features, key: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Representations (S, n, 32) of S sites, learnt graphs' factors and absolute row sums."""
+        # Like the removal of a global signal, frame by frame.
+        series = standardised(features["series"], -2)
+        pooled = self.convolutions(series, features["frames"])
+        factor = self.constructor(self.token(pooled.flatten(-2)).softmax(-1))
+        sums, hidden = absolute_sums(factor), features["fc"]
+        for number, (propagate, layer) in enumerate(zip(self.propagations, self.layers)):
+            hidden = layer(propagate(hidden, factor, factor, sums))
+            if number < 2:
+                hidden = self.norms[number](hidden)
+        if key is not None:
+            hidden = dropout(hidden, self.settings.dropout, key, stream=2)
+        hidden = self.norms[-1](hidden.mT).mT
+        return self.readout(hidden.flatten(-2)), factor, sums
+
+    def _margin(self, represented: Tensor) -> Tensor:
+        logits = self.head(represented)
+        return logits[..., 1] - logits[..., 0]
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    return Batch(
+        {name: value[rows] for name, value in batch.features.items()},
+        batch.label[rows],
+        batch.site[rows],
+        batch.key,
+    )

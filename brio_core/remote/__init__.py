@@ -1,0 +1,1 @@
+"""Training on a machine without the workflow."""

@@ -1,0 +1,80 @@
+"""Files that appear complete or not at all."""
+
+import glob
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from brio_core.system import signals as interrupts
+from brio_core.system.errors import BrioError
+
+# What this process is writing just now.
+_temporary: set[Path] = set()
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; rename it on success, remove it on failure."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    _temporary.add(temporary)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with open(temporary, "rb") as stream:
+            os.fsync(stream.fileno())
+        # What somebody took for an error, a damaged scan say, must not become part of a result.
+        interrupts.heed()
+        os.replace(temporary, path)
+        _remove(path.parent.glob(f".{glob.escape(path.name)}.*.partial"))
+    except OSError as error:
+        # HDF5 wraps the reason in many words of its own.
+        reason = os.strerror(error.errno) if error.errno else error
+        raise BrioError(f"{path} could not be written: {reason}") from error
+    finally:
+        _remove([temporary])
+        _temporary.discard(temporary)
+
+
+def remove_temporary() -> None:
+    """Delete what is half written, before a program ends that does not unwind to the end.
+
+    A signal between a block of ``with`` and its end leaves the end to Python's clean-up.
+    """
+    _remove(_temporary)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Delete temporary files, also those that killed processes have left."""
+    for path in paths:
+        with suppress(OSError):
+            path.unlink()
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file in one step."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: object) -> None:
+    """Write JSON with a stable layout, so that equal contents are equal bytes."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: str | Path, *keys: str) -> dict:
+    """Read JSON, with ``keys`` an object that has them; say which file is missing or broken."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        missing = [key for key in keys if key not in value]
+        if missing:
+            raise ValueError(f"it has no {missing[0]!r}")
+        return value
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BrioError(
+            f"{path} is not valid JSON of ours ({error}); delete it and run the workflow again"
+        ) from None

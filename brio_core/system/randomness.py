@@ -1,0 +1,74 @@
+"""Randomness that belongs to a purpose and not to a moment.
+
+Every random number is a hash of a key and a position. A key is derived from words such as
+(cohort, fold, variant, seed, purpose), so a fold draws the same numbers alone or beside others,
+on a CPU or a GPU, before or after an interruption, and inside ``torch.func.vmap``.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core import kernels
+from brio_core.system.seeds import derive_seed, numpy_generator
+
+__all__ = [
+    "derive_seed",
+    "dropout",
+    "fold_in",
+    "numpy_generator",
+    "torch_generator",
+    "uniform",
+    "uniform_at",
+]
+
+_MASK = 0xFFFFFFFF
+
+
+def torch_generator(*words: object) -> torch.Generator:
+    """A CPU torch generator of its own for these words."""
+    return torch.Generator().manual_seed(derive_seed(*words))
+
+
+def _scramble(value: Tensor) -> Tensor:
+    # Two multiply-xorshift rounds with the "lowbias32" constants, held in int64 (torch has no
+    # unsigned arithmetic) and masked to 32 bits after each product.
+    value = (value ^ (value >> 16)) * 0x7FEB352D & _MASK
+    value = (value ^ (value >> 15)) * 0x846CA68B & _MASK
+    return value ^ (value >> 16)
+
+
+def fold_in(key: Tensor, *numbers: int | Tensor) -> Tensor:
+    """A new key from a key and numbers (a step, a stream, a position)."""
+    for number in numbers:
+        key = _scramble((_scramble(key & _MASK) + number * 0x9E3779B9 + (key >> 32)) & _MASK)
+    return key
+
+
+def uniform(key: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+    """Uniform float32 numbers in [0, 1) for every position of ``shape``.
+
+    ``key`` is an integer tensor that broadcasts against ``shape`` (a scalar for one draw).
+    """
+    count = int(np.prod(shape))
+    if key.ndim == 0 and kernels.at_hand(key):
+        from brio_core.kernels.uniform import Uniform
+
+        return Uniform.apply(fold_in(key, stream + 1), count).view(shape)
+    position = torch.arange(count, device=key.device).view(shape)
+    return uniform_at(fold_in(key, stream + 1), position)
+
+
+def uniform_at(key: Tensor, position: Tensor) -> Tensor:
+    """Uniform float32 numbers in [0, 1) at given integer positions (both broadcast)."""
+    hashed = _scramble((_scramble(position & _MASK) ^ (key & _MASK)) + 0x9E3779B9 & _MASK)
+    # 24 bits fill a float32 mantissa, so 1.0 cannot be reached by rounding.
+    return (hashed >> 8).to(torch.float32) * (1.0 / (1 << 24))
+
+
+def dropout(values: Tensor, probability: float, key: Tensor, stream: int = 0) -> Tensor:
+    """Inverted dropout whose mask is a function of the key alone."""
+    if probability == 0:
+        return values
+    keep = uniform(key, tuple(values.shape), stream) >= probability
+    return values * keep / (1 - probability)

@@ -1,0 +1,74 @@
+"""HDF5 files that know whether a byte of them has changed.
+
+HDF5 checks the numbers of a damaged file but not its structure, and may search it for ever. So a
+file starts with a block, which HDF5 leaves to its users, that holds the size and checksum of the
+rest; it is compared before HDF5 reads anything.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+
+from brio_core.system.errors import BrioError
+
+_BLOCK = 512
+_MARK = b"brio-sealed"
+_HDF5 = b"\x89HDF"
+
+
+@contextmanager
+def create(path: Path) -> Iterator[h5py.File]:
+    """A new file, sealed when it is closed."""
+    with h5py.File(path, "w", userblock_size=_BLOCK) as store:
+        yield store
+    seal(path)
+
+
+def seal(path: Path) -> None:
+    """Write size and checksum of what follows into the first block."""
+    size, checksum = _measure(path)
+    line = b"%s %d %s\n" % (_MARK, size, checksum.encode())
+    with open(path, "r+b") as stream:
+        stream.write(line.ljust(_BLOCK, b"\0"))
+
+
+def check(path: str | Path) -> None:
+    """Raise if a sealed file is not what was written; files without a seal are let through."""
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(_BLOCK)
+        if head.startswith(_HDF5):
+            return
+        size, checksum = _measure(path)
+    except OSError:
+        # Absent or unreadable: whoever opens it will say so.
+        return
+    words = head.split(b"\n")[0].split()
+    if len(words) != 3 or words[0] != _MARK:
+        what = "is not a readable HDF5 file"
+    elif words[1] == str(size).encode() and words[2] == checksum.encode():
+        return
+    elif words[1].isdigit() and int(words[1]) > size:
+        what = "is cut off"
+    else:
+        what = "is damaged (its checksum does not fit)"
+    raise BrioError(f"{path} {what}; delete it and run the workflow again")
+
+
+def checksum(path: str | Path) -> str:
+    """The checksum of a file, from its seal where it has one."""
+    with open(path, "rb") as stream:
+        words = stream.read(_BLOCK).split(b"\n")[0].split()
+    if len(words) == 3 and words[0] == _MARK:
+        return words[2].decode()
+    return _measure(path)[1]
+
+
+def _measure(path: str | Path) -> tuple[int, str]:
+    with open(path, "rb") as stream:
+        stream.seek(_BLOCK)
+        checksum = hashlib.file_digest(stream, "blake2b").hexdigest()
+    return Path(path).stat().st_size, checksum

@@ -1,0 +1,102 @@
+"""Which code does a job run? A hash that changes when, and only when, that code changes.
+
+The hash covers a script and every file of this repository that it imports, directly or not.
+Comments, docstrings and layout do not count, because files are hashed as syntax trees.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@lru_cache
+def code_version(*names: str, root: Path = ROOT, exact: bool = False) -> str:
+    """The version of the files ``names`` (relative to ``root``) and of all that they import.
+
+    Every version of Python writes syntax trees in its own way. Where two machines are compared,
+    ``exact`` counts every byte instead.
+    """
+    files: set[Path] = set()
+    waiting = [root / name for name in names]
+    while waiting:
+        path = waiting.pop()
+        if path not in files:
+            files.add(path)
+            waiting += _imports(path, root)
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        content = path.read_bytes().hex() if exact else _fingerprint(path)
+        digest.update(f"{path.relative_to(root)}\0{content}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+@lru_cache
+def method_files(method: str, root: Path = ROOT) -> tuple[str, ...]:
+    """The files of a method: one module, or all modules of its package; none if planned."""
+    module = root / "brio_core" / "methods" / method.replace("-", "_")
+    files = sorted(module.glob("**/*.py")) or [module.with_suffix(".py")]
+    return tuple(str(path.relative_to(root)) for path in files if path.exists())
+
+
+def program_version(program: str, methods: Iterable[str], exact: bool = False) -> str:
+    """The version of scripts/<program>.py together with methods, which it imports by name."""
+    files = [file for method in sorted(set(methods)) for file in method_files(method)]
+    return code_version(f"scripts/{program}.py", *files, exact=exact)
+
+
+@lru_cache
+def _tree(path: Path) -> ast.Module:
+    tree = ast.parse(path.read_bytes(), str(path))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return tree
+
+
+@lru_cache
+def _fingerprint(path: Path) -> str:
+    content = ast.dump(_tree(path)).encode() if path.suffix == ".py" else path.read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+@lru_cache
+def _imports(path: Path, root: Path) -> tuple[Path, ...]:
+    """Files of this repository that one file imports, at the top or inside a function."""
+    if path.suffix != ".py":
+        return ()
+    names: set[str] = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = _absolute(node, path, root)
+            names.add(module)
+            # ``from package import name`` may import a module or a value of the package.
+            names.update(f"{module}.{alias.name}" for alias in node.names)
+    return tuple(file for name in names for file in _module_files(name, path, root))
+
+
+def _absolute(node: ast.ImportFrom, path: Path, root: Path) -> str:
+    if node.level == 0:
+        return node.module or ""
+    package = path.relative_to(root).parent.parts
+    package = package[: len(package) - (node.level - 1)]
+    return ".".join([*package, node.module] if node.module else package)
+
+
+def _module_files(name: str, path: Path, root: Path) -> list[Path]:
+    """The file of a dotted name and the ``__init__`` files of the packages around it."""
+    parts = name.split(".")
+    files = []
+    # A program, unlike a module of a package, also finds what lies beside it.
+    is_program = not (path.parent / "__init__.py").exists()
+    for folder in (root, path.parent) if is_program else (root,):
+        for depth in range(1, len(parts) + 1):
+            module = folder.joinpath(*parts[:depth])
+            files += [module.with_suffix(".py"), module / "__init__.py"]
+    return [file for file in files if file.is_file()]

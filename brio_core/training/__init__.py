@@ -1,0 +1,1 @@
+"""One run: all folds of a cohort, protocol, variant and seed."""

@@ -1,0 +1,49 @@
+"""Which subjects every fold sees in every step, drawn before training and kept on the device."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core.system.seeds import numpy_generator
+from brio_core.training.problem import Fold, Problem
+from brio_core.training.samplers import schedule, steps_per_epoch
+
+
+class Batches:
+    """Schedules of several folds; a fold's own does not depend on the others."""
+
+    def __init__(self, problem: Problem, folds: Sequence[Fold]) -> None:
+        settings = problem.settings
+        # Equal for all folds of the split file, whichever of them are here.
+        sizes = [len(fold.train) for fold in problem.folds]
+        self.per_epoch = steps_per_epoch(settings, sizes, 2 * problem.n_sites(folds[0]))
+        rows, present, numbers = [], [], []
+        for fold in folds:
+            site, label = problem.cohort.site[fold.train], problem.label[fold.train]
+            generator = numpy_generator(*problem.words(fold, "batches"))
+            steps = settings.epochs * self.per_epoch
+            drawn = schedule(settings, site, label, steps, generator, max(sizes))
+            present.append(drawn >= 0)
+            rows.append(fold.train[np.where(drawn < 0, ~drawn, drawn)])
+            # Each fold counts its own training sites from 0; other subjects are never asked for.
+            number = np.zeros(len(problem.label), np.int64)
+            number[fold.train] = np.unique(site, return_inverse=True)[1]
+            numbers.append(number)
+        self._rows, self._present, self._sites = (
+            torch.as_tensor(np.stack(part), device=problem.device)
+            for part in (rows, present, numbers)
+        )
+        self._label = torch.as_tensor(problem.label, device=problem.device)
+
+    def keep(self, folds: Tensor) -> None:
+        """Forget all folds but these."""
+        self._rows, self._present = self._rows[folds], self._present[folds]
+        self._sites = self._sites[folds]
+
+    def take(self, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, labels and sites (F, B) of a step (1,); places without a subject have site -1."""
+        rows = self._rows.index_select(1, step).squeeze(1)
+        present = self._present.index_select(1, step).squeeze(1)
+        return rows, self._label[rows], torch.where(present, self._sites.gather(1, rows), -1)

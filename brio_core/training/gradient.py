@@ -1,0 +1,290 @@
+"""Gradient training of several folds at once; no method's name appears here."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.nn import functional
+
+from brio_core.methods.interface import Batch, GradientMethod
+from brio_core.methods.stack import FoldStack, State
+from brio_core.methods.training_scans import FeatureStore, Sources
+from brio_core.system.progress import Progress
+from brio_core.system.randomness import fold_in
+from brio_core.system.replay import Replay
+from brio_core.system.seeds import derive_seed
+from brio_core.training.batches import Batches
+from brio_core.training.problem import Fold, Problem
+from brio_core.training.results import FoldResult
+from brio_core.training.selection import ValidationAuc
+
+# Validation subjects of one fold that are scored together; few cohorts have more.
+VALIDATED_AT_ONCE = 1024
+
+
+class GradientFit:
+    """A group of folds in training: stacked state, optimiser, checkpoint choice per fold."""
+
+    def __init__(self, problem: Problem, folds: Sequence[Fold], memory_budget: int) -> None:
+        self.problem = problem
+        self.folds = list(folds)
+        self.settings = problem.settings
+        self.method: type[GradientMethod] = problem.method
+        device = problem.device
+        self.stack = FoldStack([problem.module(fold) for fold in folds])
+        self.features = FeatureStore(
+            self.stack, problem.inputs, self.method.features_are_shared, memory_budget
+        )
+        self.optimiser = self._make_optimiser()
+        self.batches = Batches(problem, folds)
+        keys = [derive_seed(*problem.words(fold, "noise")) for fold in folds]
+        self._keys = torch.tensor(keys, device=device)
+        self._counter = torch.zeros(1, dtype=torch.int64, device=device)
+
+        self.epoch = 0
+        self._epoch = torch.zeros((), dtype=torch.int64, device=device)
+        self._auc = torch.zeros(len(folds), dtype=torch.float64, device=device)
+        self.best: State = {name: value.clone() for name, value in self.stack.persistent().items()}
+        self.best_auc = torch.full((len(folds),), -1.0, dtype=torch.float64, device=device)
+        self.best_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
+        self.last_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
+        self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
+        self.history: list[dict[str, list[float]]] = []
+        self.finished: list[FoldResult] = []
+        self._meet_subjects()
+
+    def _meet_subjects(self) -> None:
+        """What belongs to the folds as they are now, and to no state that training changes."""
+        problem, folds = self.problem, self.folds
+        self._replay = Replay(problem.device)
+        self.sources = Sources(
+            problem,
+            [fold.train for fold in folds],
+            [fold.block_length for fold in folds],
+            self.features,
+            self._replay,
+        )
+        self._validation = ValidationAuc(
+            [fold.validation_groups for fold in folds], problem.label, problem.device
+        )
+        self._parts = list(self._validation.parts(VALIDATED_AT_ONCE))
+        shape = len(folds), max(len(fold.validation_groups) for fold in folds)
+        self._groups = torch.zeros(shape, dtype=torch.float64, device=problem.device)
+        self._start_totals()
+
+    def _start_totals(self) -> None:
+        # A phase need not log what those before it did; its epochs have zeros there.
+        self._totals = {
+            name: torch.zeros(len(self.folds), device=self.problem.device)
+            for name in (self.history or [{}])[-1]
+            if not name.startswith("validation_auc")
+        }
+
+    def _make_optimiser(self) -> torch.optim.Optimizer:
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.settings.optimiser]
+        on_gpu = self.problem.device.type == "cuda"
+        rate: float | Tensor = self.settings.learning_rate
+        if self.settings.schedule == "cosine":
+            # A tensor, so that a captured step can read the rate of its own number.
+            rate = torch.tensor(rate, device=self.problem.device)
+        return kind(
+            list(self.stack.parameters.values()),
+            lr=rate,
+            weight_decay=self.settings.weight_decay,
+            capturable=on_gpu,
+            fused=on_gpu,
+        )
+
+    def _set_rate(self) -> None:
+        """The learning rate of the current step: half a cosine over all steps of training."""
+        settings = self.settings
+        if settings.schedule == "constant":
+            return
+        first, last = settings.learning_rate, settings.final_learning_rate
+        done = self._counter[0] / (settings.epochs * self.batches.per_epoch)
+        for group in self.optimiser.param_groups:
+            group["lr"].copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
+
+    def run(self, save: Callable[["GradientFit"], None], title: str) -> None:
+        """Train until the last epoch, or until every fold has lost its patience."""
+        progress = Progress(title, self.settings.epochs, self.epoch)
+        while self.epoch < self.settings.epochs and self._going_on():
+            self.epoch += 1
+            phase = self.method.phase(self.settings, self.epoch)
+            if self.method.restarts(self.settings, self.epoch):
+                self._forget_moments()
+            for total in self._totals.values():
+                total.zero_()
+            for step in range(self.batches.per_epoch):
+                number = (self.epoch - 1) * self.batches.per_epoch + step
+                self.method.before_step(
+                    self.stack, self.sources, self.settings, number, self.batches.per_epoch
+                )
+                self._replay(phase, partial(self._step, phase))
+            self._epoch.fill_(self.epoch)
+            self._replay("select", self._select)
+            self._record()
+            progress.update(
+                self.epoch, f"(best validation AUC {self.best_auc.clamp(min=0).mean():.3f})"
+            )
+            save(self)
+
+    def _going_on(self) -> bool:
+        """Whether any fold still trains. Once half of them have stopped, the others go on alone."""
+        going = self.active.nonzero().flatten()
+        if 0 < 2 * len(going) <= len(self.folds):
+            stopped = (~self.active).nonzero().flatten()
+            self.finished += [self._result(index) for index in stopped.tolist()]
+            self._keep(going)
+        return len(going) > 0
+
+    def _keep(self, folds: Tensor) -> None:
+        """Drop all folds but these; the numbers of those that stay are untouched."""
+        self.folds = [self.folds[index] for index in folds.tolist()]
+        self.stack.keep(folds)
+        self.features.keep(folds)
+        self.batches.keep(folds)
+        moments = self.optimiser.state_dict()
+        for state in moments["state"].values():
+            # The number of steps is one for all.
+            state.update({name: value[folds] for name, value in state.items() if value.dim()})
+        self.optimiser = self._make_optimiser()
+        self.optimiser.load_state_dict(moments)
+        self.best = {name: value[folds] for name, value in self.best.items()}
+        for name in ("_keys", "_auc", "best_auc", "best_epoch", "last_epoch", "active"):
+            setattr(self, name, getattr(self, name)[folds])
+        kept = folds.tolist()
+        self.history = [
+            {name: [values[index] for index in kept] for name, values in epoch.items()}
+            for epoch in self.history
+        ]
+        self._meet_subjects()
+
+    def _forget_moments(self) -> None:
+        # In place: captured CUDA graphs keep pointing at the same memory.
+        for state in self.optimiser.state.values():
+            for value in state.values():
+                value.zero_()
+
+    def _step(self, phase: str) -> None:
+        frozen = self.method.frozen(phase)
+        learnt = {
+            k: v for k, v in self.stack.parameters.items() if not k.startswith(frozen or "\0")
+        }
+        fixed = {k: v for k, v in self.stack.parameters.items() if k not in learnt}
+        single = self.stack.single("loss", training=True)
+
+        def gradient(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
+            def loss(learnt: State, buffers: State, batch: Batch, phase: str = phase) -> Any:
+                return single({**learnt, **fixed}, buffers, batch, phase)
+
+            return self.method.gradient(self.settings, loss, learnt, buffers, Batch(*batch))
+
+        self._set_rate()
+        index, label, site = self.batches.take(self._counter)
+        half = self.settings.precision == "bfloat16"
+        with torch.autocast(self.problem.device.type, torch.bfloat16, enabled=half):
+            gradients, (value, logs) = vmap(gradient)(
+                learnt,
+                fixed,
+                self.stack.buffers,
+                self.features.gather(index),
+                label,
+                site,
+                fold_in(self._keys, self._counter),
+            )
+        for name, parameter in self.stack.parameters.items():
+            # Fused AdamW takes contiguous gradients only.
+            gradient = gradients.get(name)
+            parameter.grad = None if gradient is None else gradient.contiguous()
+        self.optimiser.step()
+        for name, number in {"loss": value, **logs}.items():
+            if name not in self._totals:
+                self._totals[name] = torch.zeros_like(number)
+            self._totals[name] += number.detach()
+        self._counter += 1
+
+    @torch.no_grad()
+    def _select(self) -> None:
+        """Score the validation groups; keep the state of every fold that has improved."""
+        settings, epoch = self.settings, self._epoch
+        rows = torch.where(self.sources.site < 0, -1, self.sources.rows)
+        self.method.before_selection(self.stack, self.features, rows)
+        index = self._validation.index
+        parts = []
+        for folds, places, columns in self._parts:
+            some = index[:, columns] if folds is None else index[folds, columns]
+            part = self.stack.call("logits", self.features.gather(some, folds), folds=folds)
+            # Folds without subjects there get the row of zeros behind all others.
+            parts.append(part if folds is None else functional.pad(part, (0, 0, 0, 1))[places])
+        self._groups.copy_(self._validation.groups(torch.cat(parts, dim=1)))
+        self._auc.copy_(self._validation.mean(self._groups))
+        better = self.active & (self._auc > self.best_auc) & (epoch >= settings.first_epoch)
+        for name, value in self.stack.persistent().items():
+            mask = better.view(-1, *([1] * (value.dim() - 1)))
+            self.best[name].copy_(torch.where(mask, value, self.best[name]))
+        self.best_auc.copy_(torch.where(better, self._auc, self.best_auc))
+        self.best_epoch.copy_(torch.where(better, epoch, self.best_epoch))
+        self.last_epoch.copy_(torch.where(self.active, epoch, self.last_epoch))
+        if settings.patience:
+            waited = epoch - self.best_epoch.clamp(min=settings.first_epoch - 1)
+            self.active &= waited < settings.patience
+
+    def _record(self) -> None:
+        means = {name: total / self.batches.per_epoch for name, total in self._totals.items()}
+        groups = dict(zip(self._validation.columns, self._groups.unbind(1)))
+        columns = {"validation_auc": self._auc, **groups, **means}
+        table = torch.stack([column.double() for column in columns.values()]).cpu().tolist()
+        self.history.append(dict(zip(columns, table)))
+
+    def results(self) -> list[FoldResult]:
+        """The selected checkpoints of all folds, in no particular order."""
+        return self.finished + [self._result(index) for index in range(len(self.folds))]
+
+    def _result(self, index: int) -> FoldResult:
+        epochs = int(self.last_epoch[index])
+        return FoldResult(
+            self.folds[index].name,
+            {name: value[index].clone() for name, value in self.best.items()},
+            int(self.best_epoch[index]),
+            float(self.best_auc[index]),
+            epochs,
+            [{name: row[index] for name, row in epoch.items()} for epoch in self.history[:epochs]],
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that is needed to go on from here with the same numbers."""
+        return {
+            "folds": [fold.name for fold in self.folds],
+            "finished": [vars(result) for result in self.finished],
+            "epoch": self.epoch,
+            "state": self.stack.persistent(),
+            "optimiser": self.optimiser.state_dict(),
+            "best": self.best,
+            "best_auc": self.best_auc,
+            "best_epoch": self.best_epoch,
+            "last_epoch": self.last_epoch,
+            "active": self.active,
+            "history": self.history,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Continue from a snapshot."""
+        self.finished = [FoldResult(**result) for result in snapshot["finished"]]
+        names = [fold.name for fold in self.folds]
+        if snapshot["folds"] != names:
+            kept = [names.index(name) for name in snapshot["folds"]]
+            self._keep(torch.tensor(kept, device=self.problem.device))
+        self.epoch = snapshot["epoch"]
+        self.stack.load(snapshot["state"])
+        self.optimiser.load_state_dict(snapshot["optimiser"])
+        self.history = snapshot["history"]
+        self._start_totals()
+        for name, value in snapshot["best"].items():
+            self.best[name].copy_(value)
+        for name in ("best_auc", "best_epoch", "last_epoch", "active"):
+            getattr(self, name).copy_(snapshot[name])
+        self._counter.fill_(self.epoch * self.batches.per_epoch)

@@ -1,0 +1,59 @@
+"""Exact fits along a path of penalties, for methods that need no gradient steps."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from brio_core.methods.interface import Features, PathMethod
+from brio_core.system.residence import taken
+from brio_core.system.threads import one_thread, spread
+from brio_core.training.problem import Fold, Problem
+from brio_core.training.results import FoldResult
+from brio_core.training.selection import ValidationAuc
+
+SUBJECTS_AT_ONCE = 256
+
+
+def fit_paths(problem: Problem, fit: Callable[[Fold], FoldResult]) -> list[FoldResult]:
+    """Results of ``fit`` for all folds, several at once where there are threads."""
+    # What folds share comes first, so that no two threads compute it. It is many small operations.
+    with one_thread():
+        _ = problem.shared_features, problem.shared_statistics
+    if any(problem.method.uses_all_threads(len(fold.train)) for fold in problem.folds):
+        return [fit(fold) for fold in problem.folds]
+    return spread(fit, problem.folds, problem.device)
+
+
+@torch.no_grad()
+def fit_path(problem: Problem, fold: Fold) -> FoldResult:
+    """Fit one fold at every point of its path and keep the point with the best validation AUC."""
+    module = problem.module(fold)
+    assert isinstance(module, PathMethod)
+    validation = ValidationAuc([fold.validation_groups], problem.label, problem.device)
+    features = _features(problem, module, validation.index[0])
+    if not module.representation_is_shared:
+        features = list(features)
+    history, best, represented = [], None, None
+    with one_thread():
+        for point in range(module.path_length):
+            module.fit(point)
+            if represented is None or not module.representation_is_shared:
+                represented = torch.cat([module.represent(part) for part in features])
+            groups = validation.groups(module.classify(represented)[None])
+            auc = float(validation.mean(groups)[0])
+            named = dict(zip(validation.columns, groups[0].tolist()))
+            history.append({"validation_auc": auc, **named})
+            if best is None or auc > best.validation_auc:
+                state = {name: value.clone() for name, value in module.state_dict().items()}
+                best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
+    return best
+
+
+def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterator[Features]:
+    """Features of some subjects, a bounded number of scans at a time."""
+    shared = problem.shared_features
+    for rows in subjects.split(SUBJECTS_AT_ONCE):
+        tables = problem.inputs if shared is None else shared
+        chosen = taken(tables, rows)
+        yield module.features(chosen) if shared is None else chosen

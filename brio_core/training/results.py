@@ -1,0 +1,219 @@
+"""What a finished cell leaves behind: predictions, history, models, meta."""
+
+import csv
+import gzip
+import io
+import itertools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brio_core.methods import registry
+from brio_core.methods.hyperparameters import Settings
+from brio_core.methods.interface import Method
+from brio_core.methods.stack import FoldStack
+from brio_core.system.errors import BrioError
+from brio_core.system.files import atomic, write_text
+from brio_core.system.residence import taken
+from brio_core.training.problem import Fold, Problem
+
+MODEL_FORMAT = "brio-models"
+MODEL_VERSION = 2
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """The selected checkpoint of one fold and how it was found."""
+
+    name: str
+    state: dict[str, Tensor]
+    selected_epoch: int
+    validation_auc: float
+    epochs: int
+    history: list[dict[str, float]]
+    chosen: dict[str, Any] = field(default_factory=dict)
+    """Settings that the validation subjects of the fold have chosen, where several were tried."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """Selected checkpoints of all folds of a cell."""
+
+    method: type[Method]
+    settings: Settings
+    n_rois: int
+    names: tuple[str, ...]
+    n_sites: tuple[int, ...]
+    states: tuple[dict[str, Tensor], ...]
+    chosen: tuple[dict[str, Any], ...]
+
+    def module(self, fold: int) -> Method:
+        """The trained module of one fold, in evaluation mode."""
+        if self.method.needs_population:
+            raise BrioError(
+                f"{self.method.name} answers by asking its training subjects, which a model file "
+                "does not hold; put the new scans into the cohort instead"
+            )
+        settings = replace(self.settings, **self.chosen[fold])
+        module = self.method(settings, self.n_rois, self.n_sites[fold])
+        module.load_state_dict(self.states[fold])
+        return module.eval()
+
+    def stack(self, folds: Sequence[int], device: torch.device | str = "cpu") -> FoldStack:
+        """Several folds with equally many training sites as one."""
+        return FoldStack([self.module(fold).to(device) for fold in folds])
+
+
+def write_models(
+    path: Path, problem: Problem, results: Sequence[FoldResult], compress: bool = False
+) -> None:
+    """Write models.pt: tensors and plain values only, so that it loads without pickled code."""
+    content = {
+        "format": MODEL_FORMAT,
+        "version": MODEL_VERSION,
+        "method": problem.method.name,
+        "settings": _plain(problem.settings),
+        "n_rois": problem.cohort.fc.shape[-1],
+        "folds": [result.name for result in results],
+        "n_sites": [problem.n_sites(fold) for fold in problem.folds],
+        "states": [
+            # Interned, so that a fold that was restored is written like one that was not.
+            {sys.intern(name): value.cpu().clone() for name, value in result.state.items()}
+            for result in results
+        ],
+        "chosen": [result.chosen for result in results],
+    }
+    write_tensors(path, content, compress)
+
+
+def write_tensors(path: Path, content: dict[str, Any], compress: bool = False) -> None:
+    """``torch.save`` by way of memory.
+
+    On a full disk torch itself says nothing of the disk, and it writes the name of the temporary
+    file into what it saves.
+    """
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    written = gzip.compress(buffer.getbuffer(), mtime=0) if compress else buffer.getbuffer()
+    with atomic(path) as temporary:
+        temporary.write_bytes(written)
+
+
+def read_models(path: str | Path) -> Models:
+    """Read models.pt; nothing in it can run code."""
+    try:
+        stored = Path(path).read_bytes()
+        if stored.startswith(_GZIP):
+            stored = gzip.decompress(stored)
+        content = torch.load(io.BytesIO(stored), map_location="cpu", weights_only=True)
+        if (content["format"], content["version"]) != (MODEL_FORMAT, MODEL_VERSION):
+            raise ValueError("another format")
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; train the cell first") from None
+    except Exception as error:
+        raise BrioError(
+            f"{path} is not a model file of this version ({type(error).__name__}); "
+            "delete it and train the cell again"
+        ) from None
+    method = registry.find(content["method"])
+    settings = method.Settings.of(content["settings"], str(path))
+    return Models(
+        method,
+        settings,
+        content["n_rois"],
+        tuple(content["folds"]),
+        tuple(content["n_sites"]),
+        tuple(content["states"]),
+        tuple(content["chosen"]),
+    )
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in vars(settings).items()
+    }
+
+
+def write_predictions(
+    path: Path, problem: Problem, logits: Sequence[dict[str, np.ndarray]]
+) -> None:
+    """Write predictions.csv; ``logits`` has one mapping split -> logits per fold."""
+    rows = []
+    for fold, values in zip(problem.folds, logits):
+        for split in ("validation", "test"):
+            members: np.ndarray = getattr(fold, split)
+            for row, logit in zip(members, values[split]):
+                rows.append(
+                    (
+                        problem.cohort.subjects[row],
+                        problem.cohort.site[row],
+                        fold.name,
+                        split,
+                        problem.label[row],
+                        f"{logit:.9g}",
+                    )
+                )
+    write_text(path, _csv(("subject", "site", "fold", "split", "label", "logit"), rows))
+
+
+def write_history(path: Path, results: Sequence[FoldResult]) -> None:
+    """Write history.csv: one row per fold and epoch; what was not logged is left empty.
+
+    Settings that validation has chosen differ between folds, and with them what is logged.
+    """
+    logged = dict.fromkeys(name for result in results for name in result.history[0])
+    names = ["validation_auc", *(name for name in logged if name != "validation_auc")]
+    rows = [
+        (result.name, epoch, *(_cell(record.get(name, np.nan)) for name in names))
+        for result in results
+        for epoch, record in enumerate(result.history, start=1)
+    ]
+    write_text(path, _csv(("fold", "epoch", *names), rows))
+
+
+def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Write a CSV file with one row per record; numbers keep nine digits, NaN is left empty."""
+    rows = [[_cell(value) for value in record.values()] for record in records]
+    write_text(path, _csv(list(records[0]), rows))
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return "" if np.isnan(value) else f"{value:.9g}"
+
+
+def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, np.ndarray]:
+    """Logits of the validation and test subjects of a fold by its selected checkpoint."""
+    module = problem.restored(fold, result.state, result.chosen)
+    return {
+        split: predict_rows(module, problem.inputs, getattr(fold, split))
+        for split in ("validation", "test")
+    }
+
+
+@torch.no_grad()
+def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) -> np.ndarray:
+    """Logits of some subjects, a bounded number at a time."""
+    parts = []
+    device = next(itertools.chain(module.parameters(), module.buffers())).device
+    for index in torch.as_tensor(rows, device=device).split(256):
+        logits = module.logits(module.features(taken(inputs, index)))
+        parts.append(logits.double().cpu().numpy())
+    return np.concatenate(parts) if parts else np.zeros(0)

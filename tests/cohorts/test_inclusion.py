@@ -1,0 +1,153 @@
+"""The rules of exclusion, without files."""
+
+import pytest
+
+from brio_core.cohorts.inclusion import (
+    Rules,
+    check_enough,
+    exclusion_reasons,
+    inclusion_rows,
+    stop_if_bad,
+    summary,
+)
+from brio_core.cohorts.parts import Outcome
+from brio_core.system.errors import BrioError
+
+RULES = Rules(rois=10, min_frames=50, max_constant_rois=0.2, min_subjects_per_class=2)
+
+
+@pytest.fixture
+def cohort():
+    """Six sites with two subjects per class and nothing wrong."""
+    candidates, outcomes = [], []
+    for site in "ABCDEF":
+        for number in range(4):
+            subject = f"{site}{number}"
+            candidates.append(
+                {"subject": subject, "site": site, "label": str(number % 2), "excluded": ""}
+            )
+            outcomes.append(Outcome(subject, "", 60, 60, 10, 0, f"sum {subject}", ("x", "y")))
+    return candidates, outcomes
+
+
+def _change(outcomes, subject, **changes):
+    position = [outcome.subject for outcome in outcomes].index(subject)
+    outcomes[position] = Outcome(**(vars(outcomes[position]) | changes))
+
+
+def test_nothing_wrong(cohort):
+    reasons = exclusion_reasons(*cohort, RULES)
+    assert not any(reasons.values())
+    stop_if_bad(reasons, "c")
+    check_enough(cohort[0], reasons, "c")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rois": 9}, "wrong number of ROIs: 9 instead of 10"),
+        ({"frames_after": 49}, "too few frames: 49 of at least 50"),
+        ({"constant_rois": 3}, "too many constant ROIs: 3 of 10, at most 2"),
+        ({"reason": "unreadable image: x"}, "unreadable image: x"),
+        ({"checksum": "sum A0"}, "duplicate scan: same series as A0"),
+        ({"names": ("y", "x")}, "other ROI names: not those of A0"),
+    ],
+)
+def test_reasons_of_a_subject(cohort, changes, reason):
+    candidates, outcomes = cohort
+    _change(outcomes, "F0", **changes)
+    reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
+    assert reasons.pop("F0") == reason
+    assert not any(reasons.values())
+
+
+def test_limits_are_inclusive(cohort):
+    candidates, outcomes = cohort
+    _change(outcomes, "B1", frames_after=50, constant_rois=2)
+    assert not any(exclusion_reasons(candidates, outcomes, RULES).values())
+
+
+def test_first_of_two_copies_stays_unless_it_is_bad(cohort):
+    candidates, outcomes = cohort
+    _change(outcomes, "A0", checksum="same", frames_after=3)
+    _change(outcomes, "B0", checksum="same")
+    _change(outcomes, "C0", checksum="same")
+    reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
+    assert {subject for subject, reason in reasons.items() if reason} == {"A0", "C0"}
+    assert reasons["C0"] == "duplicate scan: same series as B0"
+
+
+def test_none_of_several_copies_stays_if_the_rule_says_so(cohort):
+    candidates, outcomes = cohort
+    for subject in ("A0", "B0", "C0"):
+        _change(outcomes, subject, checksum="same")
+    rules = Rules(10, 50, 0.2, 1, duplicates="none")
+    reasons = exclusion_reasons(candidates, outcomes, rules)
+    assert {subject for subject, reason in reasons.items() if reason} == {"A0", "B0", "C0"}
+    assert reasons["A0"] == "duplicate scan: same series as B0"
+
+
+def test_scans_without_names_go_with_any(cohort):
+    candidates, outcomes = cohort
+    _change(outcomes, "A0", names=())
+    assert not any(exclusion_reasons(candidates, outcomes, RULES).values())
+
+
+def test_site_that_loses_a_class_goes_as_a_whole(cohort):
+    candidates, outcomes = cohort
+    for subject in ("C0", "C2"):
+        _change(outcomes, subject, frames_after=3)
+    reasons = exclusion_reasons(candidates, outcomes, RULES)
+    assert reasons["C1"] == reasons["C3"]
+    assert reasons["C1"] == "site with one class: all 2 usable subjects of C are of one class"
+    assert reasons["C0"].startswith("too few frames")
+
+
+def test_site_with_too_few_of_a_class(cohort):
+    candidates, outcomes = cohort
+    candidates[0]["excluded"] = "missing phenotype: no age"
+    reasons = exclusion_reasons(candidates, outcomes, RULES)
+    assert reasons["A0"] == "missing phenotype: no age"
+    assert reasons["A1"].startswith("site too small: A has 1 usable subjects in a class")
+
+
+def test_table_and_log_account_for_everyone(cohort):
+    candidates, outcomes = cohort
+    _change(outcomes, "F0", reason="unreadable image: x", frames_before=-1, frames_after=-1)
+    reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
+    rows = inclusion_rows(candidates, outcomes, reasons)
+    assert len(rows) == len(candidates)
+    assert [row["subject"] for row in rows if row["kept"] == "no"] == ["F0"]
+    assert rows[20]["frames_before"] == "n/a"
+    log = summary(candidates, reasons, "c")
+    assert "23 of 24 candidate subjects kept" in log
+    assert "excluded, unreadable image: 1" in log
+    assert "F  3 of 4 kept (2 positive, 1 negative)" in log
+
+
+def test_stop_names_the_first_subjects(cohort):
+    candidates, outcomes = cohort
+    for subject in ("A0", "B0", "C0", "D0"):
+        _change(outcomes, subject, frames_after=3)
+    reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
+    with pytest.raises(BrioError, match=r"4 of 24 .* \(A0: too few frames.*; and 1 more\)"):
+        stop_if_bad(reasons, "c")
+
+
+def test_rows_that_were_never_meant_do_not_stop(cohort):
+    candidates, outcomes = cohort
+    candidates[0]["excluded"] = "not selected: diag is 4"
+    reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
+    assert reasons["A0"] == "not selected: diag is 4"
+    stop_if_bad(reasons, "c")
+
+
+def test_too_few_sites_and_nothing_left(cohort):
+    candidates, outcomes = cohort
+    for subject in ("A0", "A2", "B0", "B2"):
+        _change(outcomes, subject, frames_after=3)
+    reasons = exclusion_reasons(candidates, outcomes, RULES)
+    with pytest.raises(BrioError, match=r"4 usable site\(s\) \(C, D, E, F\).* at least 5"):
+        check_enough(candidates, reasons, "c")
+    with pytest.raises(BrioError, match=r"no subject of cohort c is left .* 24 times: A0, bad"):
+        check_enough(candidates, {c["subject"]: "bad: x" for c in candidates}, "c")

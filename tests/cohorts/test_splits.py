@@ -1,0 +1,163 @@
+"""Properties that every split must have."""
+
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from brio_core.cohorts.splits import id_folds, loso, make_split, permute_within_site, split_checksum
+from brio_core.system.errors import BrioError
+
+
+def make_table(n_sites: int = 7, per_class: int = 9, families: bool = False) -> pd.DataFrame:
+    rows = [
+        (f"sub-{site}-{label}-{number}", f"site{site}", label, "n/a")
+        for site in range(n_sites)
+        for label in (0, 1)
+        for number in range(per_class + site % 3)
+    ]
+    table = pd.DataFrame(rows, columns=["subject", "site", "label", "group"])
+    if families:
+        generator = np.random.default_rng(0)
+        for family in range(12):
+            members = generator.choice(len(table), generator.integers(2, 4), replace=False)
+            table.loc[members, "group"] = f"family{family}"
+    return table
+
+
+def groups_of(table: pd.DataFrame, index) -> set:
+    return set(table["group"].iloc[index]) - {"n/a"}
+
+
+@pytest.mark.parametrize("protocol", ["loso", "id", "loso-permuted-3"])
+@pytest.mark.parametrize("families", [False, True])
+def test_every_subject_is_tested_once_and_sides_do_not_meet(protocol, families):
+    table = make_table(families=families)
+    split = make_split(table, "toy", protocol, 0)
+    assert split["subjects"] == table["subject"].tolist() and split["site"] == list(table["site"])
+    tested = Counter(index for fold in split["folds"] for index in fold["test"])
+    assert tested == Counter(range(len(table)))
+    label = np.array(split["label"])
+    for fold in split["folds"]:
+        sides = [set(fold[part]) for part in ("train", "validation", "test")]
+        assert sum(map(len, sides)) == len(set.union(*sides))
+        if not families or protocol == "id":
+            assert len(set.union(*sides)) == len(table)
+        assert sorted(chain(*fold["validation_groups"])) == fold["validation"]
+        families_of = [groups_of(table, sorted(side)) for side in sides]
+        assert sum(map(len, families_of)) == len(set.union(*families_of))
+        for site in table["site"].iloc[fold["train"]].unique():
+            at_site = [index for index in fold["train"] if table["site"].iloc[index] == site]
+            assert set(label[at_site]) == {0, 1}
+
+
+def test_loso_folds_are_sites_and_validation_rotates():
+    table = make_table()
+    folds = make_split(table, "toy", "loso", 0)["folds"]
+    sites = sorted(table["site"].unique())
+    assert [fold["name"] for fold in folds] == sites
+    validates = Counter()
+    for fold in folds:
+        assert set(table["site"].iloc[fold["test"]]) == {fold["name"]}
+        groups = [set(table["site"].iloc[group]) for group in fold["validation_groups"]]
+        assert [len(group) for group in groups] == [1, 1]
+        validates.update(set.union(*groups))
+        train_sites = set(table["site"].iloc[fold["train"]])
+        assert train_sites == set(sites) - {fold["name"]} - set.union(*groups)
+    assert set(validates.values()) == {2} and set(validates) == set(sites)
+
+
+def test_loso_drops_relatives_and_moves_nobody():
+    table = make_table()
+    # One family at sites 0, 1 and 2.
+    family = [table.index[table["site"] == f"site{site}"][0] for site in (0, 1, 2)]
+    table.loc[family, "group"] = "family"
+    plain = loso(table["site"], table["label"], ["n/a"] * len(table), 0)
+    related = loso(table["site"], table["label"], table["group"], 0)
+    for before, after in zip(plain, related, strict=True):
+        assert before["test"] == after["test"]
+        parts = ("train", "validation", "test")
+        side = {part: [one for one in family if one in before[part]] for part in parts}
+        gone_validation = side["validation"] if side["test"] else []
+        gone_train = side["train"] if side["test"] or side["validation"] else []
+        assert sorted(set(before["validation"]) - set(after["validation"])) == gone_validation
+        assert sorted(set(before["train"]) - set(after["train"])) == gone_train
+        assert set(after["train"]) <= set(before["train"])
+
+
+def test_groups_that_cost_a_site_a_class_are_named():
+    """The controls of one site were all scanned at another one too."""
+    table = make_table()
+    for site in ("site0", "site1"):
+        travelling = table.index[(table["site"] == site) & (table["label"] == 0)][:9]
+        table.loc[travelling, "group"] = [f"person{number}" for number in range(9)]
+    loso(table["site"], table["label"], ["n/a"] * len(table), 0)
+    with pytest.raises(BrioError, match=r"'site0' does not have both classes .* columns\.group"):
+        loso(table["site"], table["label"], table["group"], 0)
+
+
+@pytest.mark.parametrize("families", [False, True])
+def test_id_folds_are_stratified(families):
+    table = make_table(per_class=20, families=families)
+    folds = id_folds(table["site"], table["label"], table["group"], 0)
+    assert [fold["name"] for fold in folds] == [f"fold-{number:02d}" for number in range(1, 11)]
+    cells = list(zip(table["site"], table["label"], strict=True))
+    slack = 2 if families else 0
+    for fold in folds:
+        counts = Counter(cells[index] for index in fold["test"])
+        for cell, total in Counter(cells).items():
+            assert total // 10 - slack <= counts[cell] <= -(-total // 10) + slack
+        assert abs(len(fold["test"]) - len(table) / 10) <= 1 + slack
+        assert len(fold["validation_groups"]) == 1
+    # 7:2:1 with rotation: a fold validates on what the next two test.
+    for number, fold in enumerate(folds):
+        following = [folds[(number + step) % 10]["test"] for step in (1, 2)]
+        assert fold["validation"] == sorted(chain(*following))
+
+
+@pytest.mark.parametrize("protocol", ["loso", "id"])
+def test_seeds_decide(protocol):
+    table = make_table()
+    split = make_split(table, "toy", protocol, 0)
+    assert split == make_split(table, "toy", protocol, 0)
+    assert split["folds"] != make_split(table, "toy", protocol, 1)["folds"]
+
+
+def test_permuted_labels_keep_the_counts_and_the_folds():
+    table = make_table()
+    split, permuted, other = (
+        make_split(table, "toy", protocol, 0)
+        for protocol in ("loso", "loso-permuted-1", "loso-permuted-2")
+    )
+    assert split["permutation"] is None and permuted["permutation"] == 1
+    assert split["folds"] == permuted["folds"]
+    assert len({tuple(one["label"]) for one in (split, permuted, other)}) == 3
+    site = table["site"].to_numpy()
+    for one in np.unique(site):
+        here = np.flatnonzero(site == one)
+        assert sorted(np.array(permuted["label"])[here]) == sorted(np.array(split["label"])[here])
+    label = table["label"].to_numpy()
+    before = label.copy()
+    permute_within_site(site, label, 1)
+    assert (label == before).all()
+
+
+def test_checksum_covers_everything():
+    split = make_split(make_table(), "toy", "loso", 0)
+    assert split["checksum"] == split_checksum(split) and len(split["checksum"]) == 64
+    for key, value in {"cohort": "other", "split_seed": 1, "label": split["label"][::-1]}.items():
+        assert split_checksum({**split, key: value}) != split["checksum"]
+
+
+def test_bad_cohorts_are_named():
+    with pytest.raises(BrioError, match=r"at least 5 usable sites.* has 4: site0, site1"):
+        make_split(make_table(n_sites=4), "toy", "loso", 0)
+    table = make_table()
+    one_class = table[(table["site"] != "site3") | (table["label"] == 1)]
+    for protocol in ("loso", "id"):
+        with pytest.raises(BrioError, match="'site3' does not have both classes"):
+            make_split(one_class, "toy", protocol, 0)
+    with pytest.raises(BrioError, match="no protocol 'kfold'"):
+        make_split(table, "toy", "kfold", 0)

@@ -1,0 +1,115 @@
+"""What diagnostics ask a trained fold: of whom, on which threads, how exactly."""
+
+import threading
+
+import pytest
+import torch
+from synthetic import make_cohort, make_problem
+
+from brio_core.evaluation.diagnostics import fold as folds
+from brio_core.evaluation.diagnostics.fold import FoldData, diagnose_fold
+from brio_core.evaluation.diagnostics.reestimates import Reestimates
+from brio_core.evaluation.diagnostics.shared_features import SharedFeatures
+from brio_core.methods.training_scans import Scans
+from brio_core.system.residence import taken
+from tests.evaluation.test_diagnostics import SETTINGS
+
+
+@pytest.mark.parametrize("name", ["gcn", "linear-correlation"])
+def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
+    cohort, table = make_cohort()
+    problem, _ = make_problem(name, cohort, table)
+    fold = problem.folds[0]
+    module = problem.module(fold)
+    if name.startswith("linear"):
+        module.fit(1)
+    reestimates = Reestimates(Scans(cohort, problem.device, 0), 4)
+    (logits,) = FoldData(module.eval(), problem, fold, reestimates).responses("logits")
+    assert logits.shape == (len(fold.train), 5)
+    # Re-estimates of a subject are closer to its own full scan than to other subjects'.
+    distance = (logits[:, None, :1] - logits[None, :, 1:]).abs().mean(-1)
+    own, others = distance.diagonal().mean(), distance.mean()
+    assert own < others
+
+
+@pytest.mark.parametrize("name", ["gcn", "xg-gnn"])
+@pytest.mark.parametrize("budget", [10**9, 0])
+def test_features_that_folds_share_give_the_answers_that_their_own_would(name, budget, monkeypatch):
+    cohort, table = make_cohort(n_sites=5, per_class=3)
+    problem, _ = make_problem(name, cohort, table)
+    features, calls = problem.method.features, []
+    monkeypatch.setattr(
+        problem.method, "features", lambda *words: calls.append(1) or features(*words)
+    )
+    reestimates = Reestimates(Scans(cohort, problem.device, 0), 2)
+    shared = SharedFeatures(budget)
+    for fold in problem.folds[:3]:
+        module = problem.module(fold).eval()
+        calls.clear()
+        answers = [
+            FoldData(module, problem, fold, reestimates, kept).responses("logits")[0]
+            for kept in (shared, None)
+        ]
+        torch.testing.assert_close(*answers)
+    # Full scans and re-estimates by the second alone, unless there was no room to share.
+    assert len(calls) == (2 if budget else 4)
+
+
+def test_linear_models_answer_on_several_threads(monkeypatch):
+    cohort, table = make_cohort()
+    problem, _ = make_problem("linear-tangent", cohort, table)
+    fold, before = problem.folds[0], torch.get_num_threads()
+    module = problem.module(fold).eval()
+    module.fit(1)
+    data = FoldData(module, problem, fold, Reestimates(Scans(cohort, problem.device, 0), 3))
+    represent, seen = problem.method.represent, []
+
+    def noted(self, features):
+        seen.append((len(features["covariance"]), threading.get_ident()))
+        return represent(self, features)
+
+    monkeypatch.setattr(problem.method, "represent", noted)
+    found = {}
+    try:
+        for threads in (1, 2):
+            seen.clear()
+            torch.set_num_threads(threads)
+            found[threads] = data.responses("represent", "logits")
+            sizes, names = zip(*seen)
+            assert max(sizes) == folds.CHUNK
+            assert (threading.get_ident() in names) == (threads == 1), "else others work"
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, found[1], found[2])), "the same bytes"
+    whole = module.represent(module.features(taken(problem.inputs, torch.as_tensor(fold.train))))
+    torch.testing.assert_close(found[1][0][:, 0], whole.double())
+
+
+@pytest.mark.parametrize("precision, expected", [("tf32", "high"), ("float32", "highest")])
+def test_models_multiply_as_in_training_and_measurements_exactly(precision, expected, monkeypatch):
+    cohort, table = make_cohort(n_sites=5, per_class=3)
+    problem, _ = make_problem("gcn", cohort, table, precision=precision)
+    seen: dict[str, set] = {}
+
+    def noting(place, name):
+        real = getattr(place, name)
+
+        def noted(*words):
+            seen.setdefault(name, set()).add(torch.get_float32_matmul_precision())
+            return real(*words)
+
+        monkeypatch.setattr(place, name, noted)
+
+    for name in ("features", "represent", "logits"):
+        noting(problem.method, name)
+    for place, name in ((folds, "site_discrepancy"), (Reestimates, "fc"), (folds, "shortened")):
+        noting(place, name)
+    module, fold = problem.module(problem.folds[0]).eval(), problem.folds[0]
+    torch.set_float32_matmul_precision("highest")
+    diagnose_fold(
+        FoldData(module, problem, fold, Reestimates(Scans(cohort, problem.device, 0), 2)), SETTINGS
+    )
+    for name in ("features", "represent", "logits"):
+        assert seen.pop(name) == {expected}
+    assert set(seen) == {"site_discrepancy", "fc", "shortened"}
+    assert set.union(*seen.values()) == {"highest"}

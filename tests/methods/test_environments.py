@@ -1,0 +1,112 @@
+"""Losses between sites: references, and rows and sites that must not count."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from brio_core.methods.layers.environments import (
+    coral_penalty,
+    dummy_gradients,
+    irm_penalty,
+    irm_penalty_of_halves,
+    mean_site_risk,
+    mean_squared_distance,
+    membership,
+    site_means,
+    site_moments,
+)
+
+N_SITES = 4
+# Site 2 has no row, site 3 a single one, and the last row belongs to no site.
+SITE = torch.tensor([0, 0, 0, 1, 1, 1, 1, 3, -1])
+LABEL = torch.tensor([0, 1, 1, 0, 0, 1, 1, 1, 0])
+MEMBERS = membership(SITE, N_SITES, torch.float64)
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def logits(generator):
+    return torch.randn(len(SITE), generator=generator, dtype=torch.float64)
+
+
+@pytest.fixture
+def represented(generator):
+    return torch.randn(len(SITE), 3, generator=generator, dtype=torch.float64)
+
+
+def test_means_are_those_of_the_rows_of_a_site(represented):
+    means = site_means(represented, MEMBERS)
+    torch.testing.assert_close(means[0], represented[:3].mean(0))
+    torch.testing.assert_close(means[3], represented[7])
+    assert torch.equal(means[2], torch.zeros(3, dtype=torch.float64))
+    torch.testing.assert_close(site_means(represented[:, 0], MEMBERS), means[:, 0])
+
+
+def test_risk_is_a_mean_of_means_over_sites_that_are_there(logits):
+    risks = [
+        functional.binary_cross_entropy_with_logits(logits[e == SITE], LABEL[e == SITE].double())
+        for e in (0, 1, 3)
+    ]
+    torch.testing.assert_close(mean_site_risk(logits, LABEL, MEMBERS), torch.stack(risks).mean())
+
+
+def test_distance_to_the_mean_counts_every_pair(generator):
+    values = torch.randn(6, 5, generator=generator, dtype=torch.float64)
+    usable = torch.tensor([True, True, False, True, True, False])
+    pairs = [(values[a] - values[b]).square().sum() for a, b in combinations((0, 1, 3, 4), 2)]
+    torch.testing.assert_close(mean_squared_distance(values, usable), torch.stack(pairs).mean())
+    assert mean_squared_distance(values, torch.arange(6) == 1) == 0
+
+
+def test_moments_match_torch(represented):
+    moments = site_moments(represented, MEMBERS)
+    assert moments.usable.tolist() == [True, True, False, False]
+    for site in (0, 1):
+        rows = represented[site == SITE]
+        torch.testing.assert_close(moments.means[site], rows.mean(0))
+        torch.testing.assert_close(moments.covariances[site], rows.T.cov())
+
+
+@pytest.mark.parametrize("loss", ["risk", "coral", "squared", "split_halves"])
+def test_rows_of_no_site_have_no_gradient(loss, logits, represented):
+    logits, represented = logits.requires_grad_(), represented.requires_grad_()
+    value = {
+        "risk": lambda: mean_site_risk(logits, LABEL, MEMBERS),
+        "coral": lambda: coral_penalty(site_moments(represented, MEMBERS), True),
+        "squared": lambda: irm_penalty(logits, LABEL, MEMBERS),
+        "split_halves": lambda: irm_penalty_of_halves(logits, LABEL, MEMBERS),
+    }[loss]()
+    value.backward()
+    gradient = represented.grad if loss == "coral" else logits.grad
+    assert torch.isfinite(gradient).all()
+    assert (gradient[-1] == 0).all() and (gradient[0] != 0).any()
+
+
+def test_halves_take_turns_within_site_and_class(logits):
+    """Site 1 has two rows of either class: rows 3 and 5 against rows 4 and 6."""
+    halves = [
+        ((logits[rows].sigmoid() - LABEL[rows]) * logits[rows]).mean() for rows in ([3, 5], [4, 6])
+    ]
+    members = membership(torch.where(SITE == 1, 1, -1), N_SITES, torch.float64)
+    torch.testing.assert_close(irm_penalty_of_halves(logits, LABEL, members), halves[0] * halves[1])
+
+
+def test_halves_are_unbiased_where_squares_are_not(generator):
+    """Squares of small batches measure their own noise; products of halves do not."""
+    draws, size = 4000, 8
+    logits = torch.randn(draws, size, generator=generator, dtype=torch.float64) + 0.3
+    label = torch.tensor([0, 1]).repeat(size // 2)
+    members = torch.ones(size, 1, dtype=torch.float64)
+    truth = torch.stack([dummy_gradients(row, label, members) for row in logits]).mean() ** 2
+    squares = torch.stack([irm_penalty(row, label, members) for row in logits])
+    products = torch.stack([irm_penalty_of_halves(row, label, members) for row in logits])
+    error = products.std() / draws**0.5
+    assert (products.mean() - truth).abs() < 4 * error
+    assert squares.mean() - truth > 10 * error
+    assert (products < 0).any()

@@ -1,0 +1,105 @@
+"""Stacked experts against one network at a time."""
+
+import torch
+from torch import nn
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+from brio_core.methods.disco.experts import ExpertGin, ExpertLinear, ExpertNorm, SlowLinear, share
+
+KEY = torch.tensor(1)
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_linear_equals_one_linear_per_expert():
+    layer, values = ExpertLinear(3, 5, 4), draw(3, 2, 7, 5)
+    for expert, out in enumerate(layer(values)):
+        wanted = nn.functional.linear(values[expert], layer.weight[expert].T, layer.bias[expert])
+        torch.testing.assert_close(out, wanted)
+
+
+def test_shared_values_meet_every_weight():
+    values, weight = draw(2, 7, 5), draw(3, 5, 4)
+    torch.testing.assert_close(share(values, weight), torch.stack([values @ one for one in weight]))
+
+
+def test_norm_equals_batch_norm_per_expert():
+    norm, values = ExpertNorm(3, 4), draw(3, 2, 7, 4) * 3 + 1
+    with torch.no_grad():
+        norm.weight.copy_(draw(3, 4)), norm.bias.copy_(draw(3, 4, seed=1))
+    twins = [nn.BatchNorm1d(4) for _ in range(3)]
+    for expert, twin in enumerate(twins):
+        with torch.no_grad():
+            twin.weight.copy_(norm.weight[expert]), twin.bias.copy_(norm.bias[expert])
+    for training in (True, False):
+        norm.train(training)
+        out = norm(values)
+        for expert, twin in enumerate(twins):
+            wanted = twin.train(training)(values[expert].flatten(0, 1)).view_as(out[expert])
+            torch.testing.assert_close(out[expert], wanted, rtol=1e-4, atol=1e-5)
+    running = torch.stack([twin.running_var for twin in twins])
+    torch.testing.assert_close(norm.running_var, running)
+
+
+def test_gin_equals_its_formula_for_every_expert():
+    torch.manual_seed(0)
+    network = ExpertGin(3, 5, 4, layers=2, rate=0.5).eval()
+    nodes, kept = draw(2, 6, 5), (draw(3, 2, 6, 1) > 0).float()
+    # Nodes that are not kept have no edges.
+    graphs = (draw(3, 2, 6, 6) > 0) * kept * kept.mT
+    with torch.no_grad():
+        network.epsilon.copy_(draw(2, 3))
+    found = network(nodes, graphs, kept, None, 0)
+    for expert in range(3):
+        hidden = nodes * kept[expert]
+        for layer in range(2):
+            first, second = network.first[layer], network.second[layer]
+            hidden = (1 + network.epsilon[layer, expert]) * hidden + graphs[expert] @ hidden
+            hidden = (hidden @ first.weight[expert] + first.bias[expert]).relu()
+            # Fresh running statistics: mean 0, variance 1.
+            hidden = (hidden @ second.weight[expert] / (1 + 1e-5) ** 0.5).relu()
+        torch.testing.assert_close(found[expert], hidden, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_follows_the_key():
+    network = ExpertGin(2, 5, 4, layers=2, rate=0.5)
+    inputs = (draw(2, 6, 5), torch.ones(2, 2, 6, 6), torch.ones(2, 2, 6, 1))
+    one, again, other = (network(*inputs, torch.tensor(key), 0) for key in (1, 1, 2))
+    assert torch.equal(one, again) and not torch.equal(one, other)
+
+
+def test_maps_over_folds():
+    torch.manual_seed(0)
+    networks = [ExpertGin(2, 5, 4, layers=2, rate=0.5) for _ in range(2)]
+    nodes, graphs = draw(2, 3, 6, 5), (draw(2, 2, 3, 6, 6) > 0).float()
+
+    def loss(parameters, buffers, nodes, graphs):
+        inputs = (nodes, graphs, torch.ones_like(graphs[..., :1]), KEY, 0)
+        return functional_call(networks[0], (parameters, buffers), inputs).square().sum()
+
+    parameters, buffers = stack_module_state(networks)
+    parameters = {name: value.detach() for name, value in parameters.items()}
+    together = vmap(grad(loss))(parameters, buffers, nodes, graphs)
+    for fold, network in enumerate(networks):
+        own = dict(network.named_parameters())
+        alone = grad(loss)(own, dict(network.named_buffers()), nodes[fold], graphs[fold])
+        for name, value in alone.items():
+            torch.testing.assert_close(together[name][fold], value, rtol=1e-3, atol=1e-3)
+
+
+def test_a_slow_linear_takes_small_steps():
+    values, above = draw(20, 5), draw(20, 3, seed=1)
+    torch.manual_seed(0)
+    plain = nn.Linear(5, 3)
+    torch.manual_seed(0)
+    slow = SlowLinear(5, 3, 0.1)
+    torch.testing.assert_close(slow(values), plain(values))
+    start = plain.weight.detach().clone()
+    for layer in (plain, slow):
+        optimiser = torch.optim.AdamW(layer.parameters(), lr=1e-2, weight_decay=0.0)
+        (layer(values) * above).sum().backward()
+        optimiser.step()
+    moved = 0.1 * slow.weight.detach() - start
+    torch.testing.assert_close(moved, 0.1 * (plain.weight.detach() - start), rtol=1e-3, atol=1e-7)

@@ -1,0 +1,148 @@
+"""Iterative linear models against the exact ones."""
+
+import warnings
+
+import pytest
+import torch
+
+from brio_core.methods.linear import blocks, krylov, newton
+from brio_core.methods.linear import exact as linear
+
+PENALTIES = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2]
+ALPHAS = [1e6, 1e4, 1e2, 1.0, 1e-2]
+SHAPES = [(60, 400), (150, 150), (400, 30)]
+
+
+def made_up(n, features, seed=0, noise=0.3, offset=0.5):
+    """Features of very different size, a third of them correlated, and two classes."""
+    generator = torch.Generator().manual_seed(seed)
+    design = torch.randn(n, features, generator=generator)
+    design[:, : features // 3] += 2 * torch.randn(n, 1, generator=generator)
+    design *= torch.logspace(0.5, -1, features)
+    score = design[:, 0] / design[:, 0].std() + noise * torch.randn(n, generator=generator)
+    return design, (score + offset > 0).long()
+
+
+def separable(n, features):
+    return made_up(n, features, noise=0.0)
+
+
+def with_a_rare_class(n, features):
+    design, label = made_up(n, features)
+    rare = torch.zeros_like(label)
+    rare[torch.nonzero(label)[:3]] = 1
+    return design, rare
+
+
+def with_constant_columns(n, features):
+    design, label = made_up(n, features)
+    design[:, ::5] = 0
+    return design, label
+
+
+PROBLEMS = [made_up, separable, with_a_rare_class, with_constant_columns]
+
+
+def logits(design, path):
+    weights, intercepts = path
+    return weights @ design.double().T + intercepts[..., None]
+
+
+def assert_same(found, expected, tolerance):
+    """Close in units of the spread of the expected values, and in the same order."""
+    spread = expected.std(-1, keepdim=True)
+    assert float(((found - expected) / spread).abs().max()) < tolerance
+    for one, other in zip(found.flatten(0, -2), expected.flatten(0, -2)):
+        apart = (other[:, None] - other) > 2 * tolerance * other.std()
+        assert bool(((one[:, None] - one) > 0)[apart].all())
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(("n", "features"), SHAPES)
+def test_logistic_equals_the_exact_fit(problem, n, features):
+    design, label = problem(n, features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = newton.logistic_path(design, label, PENALTIES)
+    expected = linear.logistic_path(design.double(), label, PENALTIES)
+    for strangers in (design, made_up(50, features, seed=1)[0]):
+        assert_same(logits(strangers, found), logits(strangers, expected), 1e-3)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(("n", "features"), SHAPES)
+def test_ridge_equals_the_exact_fit(problem, n, features):
+    design, label = problem(n, features)
+    sample = torch.rand(n, generator=torch.Generator().manual_seed(3)).double() + 0.1
+    scales = torch.stack([torch.ones(features), torch.linspace(0, 1, features)]).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = krylov.ridge_grid(design, 2 * label - 1, sample, scales, ALPHAS)
+    expected = linear.ridge_grid(design.double(), 2 * label - 1, sample, scales, ALPHAS)
+    for index, scale in enumerate(scales):
+        one, other = ([part[index] for part in path] for path in (found, expected))
+        for strangers in (design, made_up(50, features, seed=1)[0]):
+            assert_same(logits(strangers * scale, one), logits(strangers * scale, other), 1e-4)
+
+
+def test_a_tiny_c_leaves_the_intercept_at_the_log_odds():
+    design, label = made_up(60, 300)
+    weights, intercepts = newton.logistic_path(design, label, [1e-12])
+    share = label.double().mean()
+    torch.testing.assert_close(intercepts[0], torch.log(share / (1 - share)))
+    assert float(weights.abs().max()) < 1e-7
+
+
+def test_constant_columns_get_no_weight():
+    design, label = with_constant_columns(60, 300)
+    weights, _ = newton.logistic_path(design, label, PENALTIES)
+    assert not weights[:, ::5].any()
+    scales = torch.ones(1, 300).double()
+    weights, _ = krylov.ridge_grid(design, 2 * label - 1, torch.ones(60), scales, ALPHAS)
+    assert not weights[:, :, ::5].any()
+
+
+def test_scales_of_zero_leave_the_mean_of_the_target():
+    design, label = made_up(60, 300)
+    target, scales = 2.0 * label - 1, torch.stack([torch.zeros(300), torch.ones(300)]).double()
+    weights, intercepts = krylov.ridge_grid(design, target, torch.ones(60), scales, ALPHAS)
+    assert not weights[0].any() and weights[1].all(-1).all()
+    torch.testing.assert_close(intercepts[0], target.mean().double().expand(len(ALPHAS)))
+
+
+@pytest.mark.parametrize("module", [newton, krylov])
+def test_the_number_of_threads_changes_no_bytes(module, monkeypatch):
+    monkeypatch.setattr(blocks, "ROW_BLOCK", 7000)
+    design, label = made_up(500, 700)
+    scales = torch.ones(1, 700).double()
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            if module is newton:
+                results.append(newton.logistic_path(design, label, PENALTIES[:4]))
+            else:
+                results.append(
+                    krylov.ridge_grid(design, label, torch.ones(500), scales, ALPHAS[:3])
+                )
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(results[0], other))
+
+
+def test_a_path_that_is_cut_off_says_so(monkeypatch):
+    monkeypatch.setattr(newton, "MOST_STEPS", 3)
+    with pytest.warns(UserWarning, match="C = 100 has not converged"):
+        newton.logistic_path(*made_up(150, 150), [1e2])
+
+
+def test_a_krylov_space_that_is_cut_off_says_so(monkeypatch):
+    monkeypatch.setattr(krylov, "MOST_VECTORS", 4)
+    design, label = made_up(150, 150)
+    scales = torch.ones(1, 150).double()
+    with pytest.warns(UserWarning, match="4 Krylov vectors are too few"):
+        weights, _ = krylov.ridge_grid(design, label, torch.ones(150), scales, [1e6, 1e-2])
+    exact, _ = linear.ridge_grid(design.double(), label, torch.ones(150), scales, [1e6, 1e-2])
+    # A strong penalty needs few vectors and is not harmed by a weak one beside it.
+    torch.testing.assert_close(weights[0, 0], exact[0, 0], rtol=1e-6, atol=1e-12)

@@ -1,0 +1,126 @@
+"""Predictions of foreign code: taken over if they fit the split, named and refused if not."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.reporting.standins import cohort, run_program, write_run
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory):
+    """A split made by split.py from a stand-in cohort, with its plain form."""
+    tmp_path = tmp_path_factory.mktemp("split")
+    subject, site, label = cohort()
+    table = pd.DataFrame({"subject": subject, "site": site, "label": label})
+    for name in ("age", "sex", "mean_fd", "tr", "group", "source"):
+        table[name] = "n/a"
+    table.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    result = run_program(
+        "split", "--participants", tmp_path / "participants.tsv", "--cohort", "demo",
+        "--protocol", "loso", "--split-seed", 0, "--out", tmp_path / "loso.json",
+        "--plain", tmp_path / "loso.csv",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "loso.json"
+
+
+def foreign_predictions(split, folder, change=lambda table: table):
+    """What a stranger would write, who has nothing but the plain split."""
+    plain = pd.read_csv(split.with_suffix(".csv"))
+    test = plain[plain["split"] == "test"]
+    logit = np.random.default_rng(0).normal(size=len(test))
+    table = change(test.assign(logit=logit)[["subject", "fold", "logit"]].sample(frac=1))
+    path = folder / "theirs.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+def adopt(split, predictions, checksum=None):
+    checksum = checksum or json.loads(split.read_text())["checksum"]
+    return run_program(
+        "adopt", "--predictions", predictions, "--split", split, "--checksum", checksum,
+        "--variant", "theirs", "--label", "Their method", "--group", "Brain network methods",
+        "--out-dir", predictions.parent / "runs/theirs/seed-0",
+    )  # fmt: skip
+
+
+def test_the_plain_split_is_the_split(split):
+    content = json.loads(split.read_text())
+    plain = pd.read_csv(split.with_suffix(".csv"))
+    assert list(plain.columns) == ["subject", "fold", "split"]
+    for fold in content["folds"]:
+        for part in ("train", "validation", "test"):
+            members = plain[(plain["fold"] == fold["name"]) & (plain["split"] == part)]
+            assert members["subject"].tolist() == [content["subjects"][i] for i in fold[part]]
+
+
+def test_foreign_predictions_appear_in_tables_and_tests(split, tmp_path):
+    root = tmp_path
+    path = foreign_predictions(split, root)
+    result = adopt(split, path, json.loads(split.read_text())["checksum"][:10])
+    assert result.returncode == 0, result.stderr
+    checksum = json.loads(split.read_text())["checksum"]
+    run = write_run(root / "ours", "brio", split_checksum=checksum)
+    summary, sites = root / "s.csv", root / "sites.csv"
+    words = ("--experiment", "{}", "--out-prefix", root / "table")
+    for command in (
+        ("summarise", "--runs", run, root / "runs/theirs/seed-0", "--experiment", "main",
+         "--out", summary, "--sites", sites, "--cells", root / "cells.json"),
+        ("tables", "--summaries", summary, *words),
+        ("comparison", "--summaries", summary, "--sites", sites, *words),
+    ):  # fmt: skip
+        result = run_program(*command)
+        assert result.returncode == 0, result.stderr
+    rows = pd.read_csv(summary).set_index("variant")
+    theirs = pd.read_csv(path).set_index("subject")["logit"]
+    metrics = pytest.importorskip("sklearn.metrics")
+    subject, site, label = cohort()
+    logit = theirs.loc[subject].to_numpy()
+    aucs = [metrics.roc_auc_score(label[site == s], logit[site == s]) for s in np.unique(site)]
+    assert rows.loc["theirs", "auc_mean"] == pytest.approx(np.mean(aucs))
+    tested = pd.read_csv(root / "table.csv").query("score == 'auc'").set_index("variant")
+    assert 0 < tested.loc["theirs", "p"] <= 1
+    assert "Their method" in (root / "table.md").read_text()
+    planned = json.dumps({"settings": [["demo", "loso"]], "variants": []})
+    costs = ("--summaries", summary, "--planned", planned, "--experiment", "{}")
+    assert run_program("efficiency", *costs, "--out-prefix", root / "costs").returncode == 0
+    text = (root / "costs.md").read_text()
+    assert "BRIO" in text and "Their method" not in text, "what it took is not known"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.iloc[1:], "1 of 98 are missing"),
+        (lambda t: pd.concat([t, t.iloc[:1]]), "twice"),
+        (lambda t: t.assign(fold="Elm"), "in fold"),
+        (lambda t: pd.concat([t, t.iloc[:1].assign(subject="x")]), "which the split does not"),
+        (lambda t: t.assign(logit=np.inf), "not finite"),
+        (lambda t: t.assign(logit="high"), "not a number"),
+        (lambda t: t.drop(columns="fold"), "no column 'fold'"),
+    ],
+)
+def test_what_does_not_fit_the_split_is_named(split, tmp_path, change, words):
+    path = foreign_predictions(split, tmp_path, change)
+    result = adopt(split, path)
+    assert result.returncode == 1 and result.stderr.startswith("error: ")
+    assert words in result.stderr and str(path) in result.stderr
+    assert not (tmp_path / "runs/theirs/seed-0").exists()
+
+
+def test_predictions_for_another_split_are_refused(split, tmp_path):
+    result = adopt(split, foreign_predictions(split, tmp_path), "0" * 64)
+    assert result.returncode == 1 and "was made for the split 000000000000" in result.stderr
+
+
+def test_rows_of_other_parts_do_not_matter(split, tmp_path):
+    path = foreign_predictions(split, tmp_path)
+    table = pd.read_csv(path).assign(split="test")
+    more = table.head(5).assign(split="validation", logit=9.0)
+    pd.concat([table, more]).to_csv(path, index=False)
+    assert adopt(split, path).returncode == 0
+    kept = pd.read_csv(tmp_path / "runs/theirs/seed-0/predictions.csv")
+    assert len(kept) == 98 and kept["logit"].max() < 9

@@ -1,0 +1,181 @@
+"""checkpoint_table against sums by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from brio_core.reporting.checkpoints import with_error
+from tests.reporting.standins import SITES, run_program, write_course, write_run
+
+FOLDS = SITES[:3]
+# AUCs of two validation sites from epoch 1 on; the first two epochs are not eligible. Crossed, the
+# first site is scored where the second is highest and the other way round.
+LONG = [0.9, 0.9, 0.7, 0.6, 0.5, 0.8], [0.9, 0.9, 0.5, 0.4, 0.8, 0.7]  # 6 chosen; 0.5 and 0.7
+CUT = [0.2, 0.9, 0.6, 0.8], [0.1, 0.9, 0.7, 0.6]  # 4, chosen; 0.6 and 0.6
+TIED = [0.1, 0.1, 0.6, 0.6], [0.1, 0.1, 0.5, 0.7]  # 4, chosen; 0.6 and, the first of two, 0.5
+METHODS = {
+    "gsat": ("GSAT", "Graph OOD methods", 0.7),
+    "irm": ("IRM", "General OOD methods", 0.7),
+    "gin": ("GIN", "General GNNs", 0.7),
+}
+WORDS = [{"variant": name, "method": name, "label": METHODS[name][0], "group": METHODS[name][1]}
+         for name in ("gin", "gsat")]  # fmt: skip
+
+
+def write_trained(root, variant, courses, seed=0, first_epoch=3) -> Path:
+    words = METHODS.get(variant)
+    return write_course(root, variant, courses, seed, first_epoch, {"epochs": 12}, words)
+
+
+def checkpoint_table(root, folders, settings=(("demo", "loso"),), variants=(), **words):
+    summary = root / "loso.csv"
+    done = run_program("summarise", "--runs", *folders, "--experiment", "main", "--out", summary)
+    assert done.returncode == 0, done.stderr
+    return run_program(
+        "checkpoint_table", "--summaries", summary, "--runs", *folders,
+        "--experiment", json.dumps({"title": "T", "caption": "C"} | words),
+        "--planned", json.dumps({"settings": settings, "variants": variants}),
+        "--out-prefix", root / "checkpoints",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("checkpoints")
+    folders = [
+        write_trained(root, "brio", (LONG, CUT, TIED)),
+        write_trained(root, "brio", (CUT, CUT, CUT), seed=1),
+        write_run(root, "linear-correlation", sites=FOLDS),
+    ]
+    settings = (("demo", "loso"), ("srpbs-aal116", "loso"))
+    done = checkpoint_table(root, folders, settings, WORDS)
+    assert done.returncode == 0, done.stderr
+    return root, pd.read_csv(root / "checkpoints.csv").set_index(["cohort", "variant"])
+
+
+def test_means_over_folds_and_seeds(made):
+    root, rows = made
+    brio = rows.loc["demo", "brio"]
+    assert brio["status"] == "run" and brio["seeds"] == 2
+    assert brio["epochs"] == pytest.approx((6 + 4 + 4 + 3 * 4) / 6)
+    assert brio["selected_epoch"] == pytest.approx((6 + 4 + 4 + 3 * 4) / 6)
+    assert brio["validation_auc"] == pytest.approx((0.75 + 0.7 + 0.65 + 3 * 0.7) / 6)
+    assert brio["validation_crossed"] == pytest.approx((0.6 + 0.6 + 0.55 + 3 * 0.6) / 6)
+    assert brio["validation_luck"] == pytest.approx((0.15 + 0.1 + 0.1 + 3 * 0.1) / 6)
+    assert brio["validation_last"] == pytest.approx((0.75 + 0.7 + 0.65 + 3 * 0.7) / 6)
+    summary = pd.read_csv(root / "loso.csv").set_index("variant")
+    assert brio["auc_mean"] == summary.loc["brio", "auc_mean"]
+    line = (
+        f"| BRIO | 2 | 4.3 | 4.3 | 70.0 | 59.2 | – | 10.8 | 70.0 | {100 * brio['auc_mean']:.1f} |"
+    )
+    assert line in (root / "checkpoints.md").read_text().splitlines()
+
+
+def test_a_path_of_penalties_has_no_epochs(made):
+    root, rows = made
+    linear = rows.loc["demo", "linear-correlation"]
+    empty = ["epochs", "selected_epoch", "validation_last"]
+    assert linear[empty].isna().all() and linear[["validation_auc", "auc_mean"]].notna().all()
+    assert linear["validation_crossed"] < linear["validation_auc"], "it chooses a penalty"
+    assert "| Linear (correlation) | 1 | – | – | " in (root / "checkpoints.md").read_text()
+
+
+def test_what_was_not_run_says_so_in_the_order_of_the_paper(made):
+    root, rows = made
+    assert rows.loc[("demo", "gsat"), "status"] == "not run"
+    assert rows.loc[("srpbs-aal116", "gin"), "status"] == "not run"
+    table = json.loads((root / "checkpoints.json").read_text())
+    lines = [[cell["text"] for cell in row["cells"]] for row in table["rows"]]
+    assert [line[0] for line in lines] == [
+        "demo, unseen sites", "GIN", "GSAT", "BRIO", "Linear (correlation)",
+        "srpbs-aal116, unseen sites: not run",
+    ]  # fmt: skip
+    assert lines[1] == ["GIN", *["not run"] * 9]
+    assert table["section"] == "training"
+
+
+def test_differences_are_those_of_the_same_folds_and_seeds(tmp_path):
+    # BRIO has 0.6, 0.6, 0.55 and then 0.6 throughout; GSAT 0.6 in the first seed and no second.
+    folders = [
+        write_trained(tmp_path, "brio", (LONG, CUT, TIED)),
+        write_trained(tmp_path, "brio", (CUT, CUT, CUT), seed=1),
+        write_trained(tmp_path, "gsat", (CUT, CUT, CUT)),
+        write_trained(tmp_path, "irm", (TIED, CUT, TIED)),
+        write_trained(tmp_path, "irm", (TIED, CUT, CUT), seed=1),
+    ]
+    assert checkpoint_table(tmp_path, folders).returncode == 0
+    rows = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")
+    mean, error = rows["validation_difference"], rows["validation_difference_se"]
+    assert mean["gsat"] == pytest.approx(0.05 / 3)
+    assert error["gsat"] == pytest.approx(np.std([0, 0, 0.05], ddof=1) / 3**0.5)
+    assert mean["irm"] == pytest.approx(-0.05 / 3), "seeds are averaged within a fold"
+    assert error["irm"] == pytest.approx(np.std([-0.05, 0, 0], ddof=1) / 3**0.5)
+    assert pd.isna(mean["brio"])
+    assert " | +1.7 ± 1.7 | " in (tmp_path / "checkpoints.md").read_text()
+
+
+def test_a_table_may_compare_with_another_variant(tmp_path):
+    folders = [
+        write_trained(tmp_path, "brio", (LONG, CUT, TIED)),
+        write_trained(tmp_path, "gsat", (CUT, CUT, CUT)),
+    ]
+    assert checkpoint_table(tmp_path, folders, reference="gsat").returncode == 0
+    mean = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")["validation_difference"]
+    assert mean["brio"] == pytest.approx(-0.05 / 3) and pd.isna(mean["gsat"])
+    text = (tmp_path / "checkpoints.md").read_text()
+    assert "| Minus GSAT |" in text and "Minus BRIO" not in text
+
+
+def test_an_exact_fit_is_compared_with_all_seeds(made):
+    _, rows = made
+    linear, brio = rows.loc["demo", "linear-correlation"], rows.loc["demo", "brio"]
+    difference = linear["validation_crossed"] - brio["validation_crossed"]
+    assert linear["validation_difference"] == pytest.approx(difference)
+
+
+def test_epochs_that_could_not_be_chosen_do_not_count(tmp_path):
+    folders = [
+        write_trained(tmp_path, "gsat", [CUT] * 3, first_epoch=3),
+        write_trained(tmp_path, "irm", [CUT] * 3, first_epoch=2),
+    ]
+    done = checkpoint_table(tmp_path, folders)
+    assert done.returncode == 0, done.stderr
+    crossed = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")["validation_crossed"]
+    assert crossed["gsat"] == pytest.approx(0.6)
+    assert crossed["irm"] == pytest.approx(0.9)
+
+
+def test_a_run_of_an_older_version_is_named(tmp_path):
+    folder = write_trained(tmp_path, "gin", [CUT] * 3)
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["folds"][1]["first_epoch"]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    done = checkpoint_table(tmp_path, [folder])
+    assert done.returncode == 1 and f"{folder}/meta.json does not say" in done.stderr
+
+
+def test_a_fold_with_one_usable_validation_site_has_nothing_to_cross(tmp_path):
+    single = [0.1, 0.2, 0.9], [None] * 3
+    folder = write_trained(tmp_path, "gin", [single, single, CUT])
+    assert checkpoint_table(tmp_path, [folder]).returncode == 0
+    row = pd.read_csv(tmp_path / "checkpoints.csv").iloc[0]
+    assert row["validation_crossed"] == pytest.approx(0.6)
+    assert row["validation_luck"] == pytest.approx(0.1), "within the fold that has both"
+
+
+def test_a_history_without_all_epochs_is_named(tmp_path):
+    folder = write_trained(tmp_path, "brio", (LONG, CUT, TIED))
+    history = folder / "history.csv"
+    history.write_text("\n".join(history.read_text().splitlines()[:-1]) + "\n")
+    done = checkpoint_table(tmp_path, [folder])
+    assert done.returncode == 1
+    assert f"error: {history} does not have the 4 epochs of fold '{FOLDS[2]}'" in done.stderr
+    assert not (tmp_path / "checkpoints.csv").exists()
+
+
+def test_a_difference_that_is_rounded_to_zero_has_no_sign_of_its_own():
+    row = pd.Series({"small": -0.0004, "small_se": 0.01, "none": np.nan})
+    assert with_error(row, "small") == "+0.0 ± 1.0" and with_error(row, "none") == "–"

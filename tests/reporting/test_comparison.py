@@ -1,0 +1,177 @@
+"""comparison.py and site_scores.py: every number again from predictions.csv, by other means."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.reporting.standins import DATASET, METHODS, run_program, write_run
+
+SEEDS = (0, 1)
+
+
+def run(root, protocol="loso"):
+    runs = sorted((root / "runs/demo" / protocol).glob("*/seed-*"))
+    summary, sites = root / f"{protocol}.csv", root / f"{protocol}-sites.csv"
+    words = ("--experiment", json.dumps({"title": "T", "caption": "C"}),
+             "--datasets", json.dumps({"demo": DATASET}))  # fmt: skip
+    for command in (
+        ("summarise", "--runs", *runs, "--experiment", "main", "--out", summary, "--sites", sites),
+        ("comparison", "--summaries", summary, "--sites", sites, *words,
+         "--out-prefix", root / "comparison"),
+        ("site_scores", "--sites", sites, *words, "--out-prefix", root / "site-scores"),
+    ):  # fmt: skip
+        result = run_program(*command)
+        assert result.returncode == 0, result.stderr
+    return root
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("results")
+    for variant in METHODS:
+        # The linear model says the same with both seeds.
+        for seed in SEEDS:
+            folder = write_run(root, variant, 0 if variant.startswith("linear") else seed)
+            if variant.startswith("linear") and seed:
+                other = folder.parent / f"seed-{seed}"
+                other.mkdir()
+                for name in ("predictions.csv", "history.csv"):
+                    (other / name).write_bytes((folder / name).read_bytes())
+                meta = json.loads((folder / "meta.json").read_text()) | {"seed": seed}
+                (other / "meta.json").write_text(json.dumps(meta))
+    return run(root)
+
+
+def predictions(root, variant, seed):
+    path = root / f"runs/demo/loso/{variant}/seed-{seed}/predictions.csv"
+    return pd.read_csv(path).query("split == 'test'")
+
+
+def site_aucs(root, variant):
+    metrics = pytest.importorskip("sklearn.metrics")
+    by_seed = [
+        predictions(root, variant, seed)
+        .groupby("fold")[["label", "logit"]]
+        .apply(lambda part: metrics.roc_auc_score(part["label"], part["logit"]))
+        for seed in SEEDS
+    ]
+    return sum(by_seed) / len(by_seed)
+
+
+def test_differences_and_tests_equal_a_recomputation(results):
+    stats = pytest.importorskip("scipy.stats")
+    rows = pd.read_csv(results / "comparison.csv").query("score == 'auc'").set_index("variant")
+    brio = site_aucs(results, "brio")
+    p_values = {}
+    for variant in ("gcn", "linear-correlation"):
+        difference = (site_aucs(results, variant) - brio).round(10)
+        row = rows.loc[variant]
+        assert row["mean"] == pytest.approx(site_aucs(results, variant).mean())
+        assert row["difference"] == pytest.approx(difference.mean())
+        assert row["difference_low"] < row["difference"] < row["difference_high"]
+        assert row["sites_better"] == (difference > 0).sum()
+        assert row["sites_worse"] == (difference < 0).sum()
+        nonzero = difference[difference != 0]
+        # All signs of the observed ranks, as scipy's permutation test counts them.
+        ranks = stats.rankdata(nonzero.abs())
+        exact = stats.permutation_test(
+            (ranks * np.sign(nonzero),), np.sum, permutation_type="samples", n_resamples=np.inf
+        )
+        assert row["p"] == pytest.approx(exact.pvalue)
+        assert row["signed_rank"] == ranks[nonzero > 0].sum()
+        p_values[variant] = exact.pvalue
+    smaller, larger = sorted(p_values, key=p_values.get)
+    assert rows.loc[smaller, "p_holm"] == pytest.approx(min(1, 2 * p_values[smaller]))
+    assert rows.loc[larger, "p_holm"] == pytest.approx(
+        max(p_values[larger], min(1, 2 * p_values[smaller]))
+    )
+    assert np.isnan(rows.loc["brio", "p"]) and np.isnan(rows.loc["brio", "difference"])
+
+
+def test_pooled_auc_stands_beside_the_mean(results):
+    metrics = pytest.importorskip("sklearn.metrics")
+    rows = pd.read_csv(results / "comparison.csv").query("score == 'auc'").set_index("variant")
+    table = json.loads((results / "comparison.json").read_text())
+    for variant, (label, *_) in METHODS.items():
+        parts = [predictions(results, variant, seed) for seed in SEEDS]
+        pooled = np.mean([metrics.roc_auc_score(p["label"], p["logit"]) for p in parts])
+        assert rows.loc[variant, "pooled"] == pytest.approx(pooled)
+        cells = next(r["cells"] for r in table["rows"] if r["cells"][0]["text"] == label)
+        assert cells[1]["text"] == f"{100 * site_aucs(results, variant).mean():.1f}"
+        assert cells[2]["text"] == f"{100 * pooled:.1f}"
+        assert cells[7]["text"] == f"{100 * site_aucs(results, variant).std(ddof=1):.1f}"
+
+
+def test_intervals_are_a_bootstrap_of_sites(results):
+    """Another bootstrap, with other draws and all sites, gives nearly the same ends."""
+    row = pd.read_csv(results / "comparison.csv").query("score == 'auc'").set_index("variant")
+    values = site_aucs(results, "brio").to_numpy()
+    draws = np.random.default_rng(3).integers(0, len(values), (4000, len(values) - 1))
+    low, high = np.percentile(values[draws].mean(1), [2.5, 97.5])
+    assert row.loc["brio", "mean_low"] == pytest.approx(low, abs=0.015)
+    assert row.loc["brio", "mean_high"] == pytest.approx(high, abs=0.015)
+
+
+def test_equal_seeds_count_once(results):
+    seeds = pd.read_csv(results / "loso.csv").set_index("variant")["seeds"]
+    assert seeds.to_dict() == {"gcn": 2, "brio": 2, "linear-correlation": 1}
+
+
+def test_the_long_table_has_every_site_and_score(results):
+    metrics = pytest.importorskip("sklearn.metrics")
+    table = pd.read_csv(results / "site-scores.csv").set_index(["variant", "fold"])
+    assert len(table) == 3 * 7
+    for seed_scores in [("gcn", "Elm"), ("linear-correlation", "Fir")]:
+        found = {"sensitivity": [], "specificity": [], "brier": [], "calibration_in_the_large": []}
+        for seed in SEEDS:
+            part = predictions(results, seed_scores[0], seed).query(f"fold == '{seed_scores[1]}'")
+            chance = 1 / (1 + np.exp(-part["logit"]))
+            found["sensitivity"].append(metrics.recall_score(part["label"], chance > 0.5))
+            found["specificity"].append(
+                metrics.recall_score(part["label"], chance > 0.5, pos_label=0)
+            )
+            found["brier"].append(metrics.brier_score_loss(part["label"], chance))
+            found["calibration_in_the_large"].append(chance.mean() - part["label"].mean())
+        row = table.loc[seed_scores]
+        for name, values in found.items():
+            assert row[name] == pytest.approx(np.mean(values)), name
+        both = np.mean(found["sensitivity"]) + np.mean(found["specificity"])
+        assert row["balanced_accuracy"] == pytest.approx(both / 2)
+
+
+def test_the_reader_is_told_what_sites_can_show(results):
+    text = (results / "comparison.md").read_text()
+    assert "with 7 sites the smallest possible p is 0.016" in text
+    assert "no evidence that sites differ" in text and "Wilcoxon signed-rank test" in text
+    assert "is overconfident" in (results / "site-scores.md").read_text()
+
+
+def test_what_was_not_run_says_so(results):
+    gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
+    planned = json.dumps({"settings": [["demo", "loso"], ["far", "loso"]], "variants": [gat]})
+    for program, files in (("comparison", ("--summaries", results / "loso.csv")),
+                           ("site_scores", ())):  # fmt: skip
+        command = (*files, "--sites", results / "loso-sites.csv", "--planned", planned)
+        done = run_program(program, *command, "--experiment", "{}", "--out-prefix", results / "p")
+        assert done.returncode == 0, done.stderr
+        text = (results / "p.md").read_text()
+        assert "| *far, unseen sites: not run* |" in text
+        assert text.index("| GCN |") < text.index("| GAT | not run |") < text.index("| BRIO |")
+
+
+def test_too_few_sites_are_said_to_decide_nothing(tmp_path):
+    sites = ("A", "B", "C", "D", "E")
+    for variant in METHODS:
+        write_run(tmp_path, variant, sites=sites)
+    run(tmp_path)
+    text = (tmp_path / "comparison.md").read_text()
+    assert "no method can be told from BRIO here" in text
+
+
+def test_without_brio_nothing_is_tested(tmp_path):
+    write_run(tmp_path, "gcn", protocol="id")
+    run(tmp_path, "id")
+    text = (tmp_path / "comparison.md").read_text()
+    assert "nothing is tested" in text and "their p is too small" in text

@@ -1,0 +1,115 @@
+"""The pages on the data: statistics beside the paper's, and sites before any training."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
+from brio_core.cohorts.stores import Rois, write_fc, write_series
+from tests.reporting.standins import (
+    DATASET,
+    run_program,
+    write_block_lengths,
+    write_cohort,
+    write_profile,
+)
+
+WORDS = json.dumps({"title": "Title", "caption": "Caption."})
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    for name in ("demo", "abide-aal116"):
+        write_cohort(root, name)
+        write_profile(root, name)
+    write_block_lengths(root, "loso")
+    return root
+
+
+def _rows(path):
+    with open(path, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_statistics_stand_beside_those_of_the_paper(root, tmp_path):
+    folders = [root / "cohorts" / name for name in ("demo", "abide-aal116")]
+    datasets = {"demo": DATASET | {"rois": {"expected": 24}}, "abide-aal116": {"title": "ABIDE"}}
+    result = run_program(
+        "dataset_table", "--inclusion", *(f / "inclusion.tsv" for f in folders),
+        "--participants", *(f / "participants.tsv" for f in folders),
+        "--block-lengths", root / "blocklength/demo/loso.json", "--experiment", WORDS,
+        "--datasets", json.dumps(datasets), "--out-prefix", tmp_path / "datasets",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    demo, ours, paper = _rows(tmp_path / "datasets.csv")
+    assert [float(demo[key]) for key in ("samples", "sites", "rois")] == [98, 7, 24]
+    lengths = json.loads((root / "blocklength/demo/loso.json").read_text())["folds"]
+    expected = np.median([fold["block_length"] for fold in lengths])
+    assert float(demo["block_length_frames"]) == expected
+    assert (ours["source"], paper["source"]) == ("ours", "paper")
+    assert float(ours["samples"]) == 98 and ours["block_length_frames"] == ""
+    numbers = {key: float(paper[key]) for key in paper if paper[key] and key[0] in "spctb"
+               and key not in ("cohort", "source")}  # fmt: skip
+    assert numbers == {
+        "samples": 1025, "patients": 488, "controls": 537, "sites": 20, "time_points_mean": 194.51,
+        "time_points_sd": 58.58, "block_length_frames": 6, "block_length_seconds": 12,
+    }  # fmt: skip
+    text = (tmp_path / "datasets.md").read_text()
+    assert "| in the paper |" in text and "194.51 ± 58.58" in text
+    assert json.loads((tmp_path / "datasets.json").read_text())["section"] == "cohort"
+
+
+def test_sites_by_class(root, tmp_path):
+    profiles = [root / f"cohorts/{name}/site_profile.tsv" for name in ("demo", "abide-aal116")]
+    result = run_program(
+        "site_table", "--profiles", *profiles, "--experiment", WORDS,
+        "--datasets", json.dumps({"demo": DATASET}), "--out-prefix", tmp_path / "sites",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    rows = _rows(tmp_path / "sites.csv")
+    assert len(rows) == 2 * (7 + 1) * 2
+    total = [row for row in rows if row["cohort"] == "demo" and row["site"] == "all"]
+    assert sum(int(row["subjects"]) for row in total) == 98
+    assert sum(int(row["outliers"]) for row in total) == 1
+    subject = _tsv(profiles[0])
+    alder = [p for p in subject if p["site"] == "Alder" and p["label"] == "1"]
+    row = next(r for r in rows if r["site"] == "Alder" and r["label"] == "1")
+    assert float(row["age_mean"]) == pytest.approx(np.mean([float(p["age"]) for p in alder]))
+    assert float(row["minutes"]) == pytest.approx(
+        np.mean([float(p["frames"]) for p in alder]) * 2 / 60
+    )
+    table = json.loads((tmp_path / "sites.json").read_text())
+    assert "chance 14.3 %" in table["caption"] and table["section"] == "cohort"
+
+
+def _tsv(path):
+    header, *lines = (line.split("\t") for line in path.read_text().splitlines())
+    return [dict(zip(header, line)) for line in lines]
+
+
+def test_profile_of_a_cohort(tmp_path):
+    draw = np.random.default_rng(0)
+    subjects, people, scans, matrices = [], ["\t".join(PARTICIPANT_COLUMNS)], [], []
+    for number in range(40):
+        subject, site = f"s{number:02d}", f"site{number % 5}"
+        subjects.append(subject)
+        age, sex = ("n/a", "n/a") if number == 3 else (30, "F")
+        cells = (subject, site, number // 5 % 2, age, sex, 0.1, 2.0, "n/a", "x")
+        people.append("\t".join(map(str, cells)))
+        scans.append(draw.normal(size=(70, 6)).astype(np.float32))
+        matrices.append(np.arctanh(np.corrcoef(scans[-1].T) - np.eye(6)))
+    (tmp_path / "participants.tsv").write_text("\n".join(people) + "\n")
+    write_series(tmp_path / "series.h5", subjects, scans, Rois.named("abcdef"), {})
+    write_fc(tmp_path / "fc.h5", subjects, matrices)
+    out = tmp_path / "profile.tsv"
+    result = run_program("site_profile", "--cohort-dir", tmp_path, "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert "40 subjects" in result.stdout
+    rows = _tsv(out)
+    assert (rows[3]["age"], rows[3]["male"], rows[4]["male"]) == ("n/a", "n/a", "0")
+    assert rows[0]["frames"] == "70" and rows[0]["recognised_as"].startswith("site")
+    result = run_program("site_profile", "--cohort-dir", tmp_path / "none", "--out", out)
+    assert result.returncode == 1 and result.stderr.startswith("error: ")

@@ -1,0 +1,139 @@
+"""Tables made of diagnostics equal a recomputation from the files, and say what was not run."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from tests.reporting.diagnosed import write_diagnostics
+from tests.reporting.standins import DATASET, run_program
+
+PLANNED = json.dumps({"settings": [["demo", "loso"], ["absent", "loso"]]})
+HEADING = json.dumps({"title": "Title", "caption": "Caption."})
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return write_diagnostics(tmp_path_factory.mktemp("results"))
+
+
+def make(program, folders, prefix, planned=PLANNED):
+    done = run_program(
+        program, "--diagnostics", *folders, "--experiment", HEADING, "--planned", planned,
+        "--datasets", json.dumps({"demo": DATASET}), "--out-prefix", prefix,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    table = json.loads(prefix.with_suffix(".json").read_text())
+    assert table["section"] == "diagnostics"
+    assert any(row["cells"][0]["text"] == "not run" for row in table["rows"])
+    assert prefix.with_suffix(".tex").read_text().isascii(), "pdflatex knows no other minus"
+    return read(prefix.with_suffix(".csv")), table
+
+
+def read(*paths):
+    return [row for path in paths for row in csv.DictReader(path.open(encoding="utf-8"))]
+
+
+def test_scan_length_equals_a_recomputation(folders, tmp_path):
+    rows, table = make("scan_length_table", folders, tmp_path / "table")
+    cells, cut = (
+        read(*(one / f"{name}.csv" for one in folders)) for name in ("cells", "scan-length")
+    )
+    whole = {(r["variant"], r["fold"]): float(r["test_auc"]) for r in cells}
+    for row in rows:
+        folds = sorted({fold for variant, fold in whole if variant == row["variant"]})
+        changes = []
+        for fold in folds:
+            key, fraction = (row["variant"], fold), float(row["fraction"])
+            parts = [float(r["test_auc"]) for r in cut if (r["variant"], r["fold"]) == key
+                     and float(r["fraction"]) == fraction]  # fmt: skip
+            assert len(parts) == (0 if fraction == 1 else 3)
+            changes.append((np.mean(parts) if parts else whole[key]) - whole[key])
+        assert float(row["change_mean"]) == pytest.approx(np.mean(changes))
+        error = np.std(changes, ddof=1) / np.sqrt(len(changes))
+        assert float(row["change_se"]) == pytest.approx(error)
+        full = np.mean([whole[row["variant"], fold] for fold in folds])
+        assert float(row["auc_mean"]) == pytest.approx(full + np.mean(changes))
+    assert [row["fraction"] for row in rows[:3]] == ["1.0", "0.75", "0.5"]
+    assert table["columns"] == ["Method", "Whole scan", "75 %", "50 %"]
+
+
+def test_stability_equals_a_recomputation(folders, tmp_path):
+    """Rank correlations are over methods alone, of which two have the same numbers."""
+    more = write_diagnostics(tmp_path, diagnosed={
+        name: (name, name.upper(), "General GNNs", {}) for name in ("gat", "gin")
+    })  # fmt: skip
+    stats = pytest.importorskip("scipy.stats")
+    folders = [*folders, *more]
+    rows, table = make("stability_table", folders, tmp_path / "table")
+    means = {}
+    for folder in folders:
+        cells = read(folder / "cells.csv")
+        names = ("site_discrepancy", "predictive_variation", "test_auc")
+        means[folder.parent.name] = [np.mean([float(r[name]) for r in cells]) for name in names]
+    for row in rows:
+        found = [
+            float(row[key]) for key in ("site_discrepancy", "predictive_variation", "auc_mean")
+        ]
+        assert found == pytest.approx(means[row["variant"]])
+    methods = np.array([means[name] for name in ("gcn", "brio", "gat", "gin")])
+    for column, measure in enumerate(("discrepancy", "variation")):
+        expected = stats.spearmanr(methods[:, column], methods[:, 2]).statistic
+        low, value, high = (float(rows[0][f"{measure}_rho{end}"]) for end in ("_low", "", "_high"))
+        assert value == pytest.approx(expected) and -1 <= low <= value <= high <= 1
+    assert {row["methods"] for row in rows} == {"4"}
+    last = table["rows"][len(rows) + 1]["cells"]
+    assert last[0]["text"] == "Rank correlation with AUC, 4 methods"
+
+
+@pytest.mark.parametrize("program", ["stability_table", "scan_length_table"])
+def test_a_planned_method_that_was_not_run_says_so(folders, tmp_path, program):
+    gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
+    planned = json.dumps(json.loads(PLANNED) | {"variants": [gat]})
+    _, table = make(program, folders, tmp_path / "table", planned)
+    shown = [[cell["text"] for cell in row["cells"]] for row in table["rows"]]
+    names = [row[0] for row in shown]
+    assert shown[names.index("GAT")][1:3] == ["not run", "–"]
+    assert names.index("GCN") < names.index("GAT") < names.index("BRIO"), "in its place"
+
+
+def test_few_methods_have_no_rank_correlation(folders, tmp_path):
+    rows, table = make("stability_table", folders, tmp_path / "table")
+    assert {row["methods"] for row in rows} == {"2"} and "variation_rho" not in rows[0]
+    assert not any("Rank" in row["cells"][0]["text"] for row in table["rows"])
+
+
+def test_roi_profiles_are_averaged_over_models(folders, tmp_path):
+    rows, table = make("roi_table", folders, tmp_path / "table")
+    scores = {}
+    (brio,) = [one for one in folders if one.parent.name == "brio"]
+    for row in read(brio / "profiles.csv"):
+        scores.setdefault(int(row["roi"]), []).append(float(row["score"]))
+    means = {roi: np.mean(values) for roi, values in scores.items()}
+    assert [int(row["roi"]) for row in rows] == sorted(means, key=means.get, reverse=True)
+    assert sum(float(row["score"]) for row in rows) == pytest.approx(1)
+    for row in rows:
+        roi = int(row["roi"])
+        assert float(row["score"]) == pytest.approx(means[roi])
+        assert float(row["times_uniform"]) == pytest.approx(24 * means[roi])
+        assert float(row["score_sd"]) == pytest.approx(np.std(scores[roi], ddof=1))
+        assert row["name"] == f"Region {roi}"
+    named = [row["cells"][1]["text"] for row in table["rows"] if len(row["cells"]) == 4]
+    assert named[:5] == [row["name"] for row in rows[:5]]
+
+
+def test_a_method_that_needs_long_scans_has_gaps(tmp_path):
+    folders = write_diagnostics(tmp_path)
+    (gcn,) = [one for one in folders if one.parent.name == "gcn"]
+    path = gcn / "scan-length.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if ",0.5," not in line))
+    rows, table = make("scan_length_table", folders, tmp_path / "table")
+    assert [row["fraction"] for row in rows if row["variant"] == "gcn"] == ["1.0", "0.75"]
+    shown = next(row for row in table["rows"] if row["cells"][0]["text"] == "GCN")
+    assert shown["cells"][3]["text"] == "–"
+    for one in folders:
+        (one / "scan-length.csv").unlink()
+    rows, _ = make("scan_length_table", folders, tmp_path / "table")
+    assert {row["fraction"] for row in rows} == {"1.0"}, "no method could read shorter scans"

@@ -1,0 +1,249 @@
+"""Documents: templates whose places are filled in from tables and figures."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image, PngImagePlugin
+
+from brio_core.reporting.document import Sources, render
+from brio_core.reporting.tables import Cell, Row, Table
+from brio_core.reporting.templates import needed, read_template
+from brio_core.reporting.writing import write_table
+from brio_core.system.errors import BrioError
+
+EXPERIMENTS, OTHERS = ["main", "ablations"], ["presets"]
+
+
+def picture(path: Path) -> Path:
+    words = PngImagePlugin.PngInfo()
+    for key, text in (("Description", "Who_is where."), ("Comment", "Dots [1].")):
+        words.add_text(key, text)
+    Image.new("RGB", (2, 2)).save(path, pnginfo=words)
+    return path
+
+
+@pytest.fixture
+def sources(tmp_path) -> Sources:
+    """Three tables and a figure, as the pipeline writes them."""
+    identity = {"cohort": "demo", "protocol": "loso"}
+    scores = [
+        ("gcn", "GCN", "General GNNs", 0.6004, 0.55, 0.65, 1234, "run"),
+        ("brio", "BRIO", "Ours", 0.7049, 0.68, 0.73, 98765, "run"),
+        ("brio-wo-rs", "BRIO w/o RS", "Ours", 0.7051, 0.66, 0.72, 5, "run"),
+        ("linear-tangent", "Linear (tangent)", "Linear", 0.71234, 0.69, 0.74, 3, "run"),
+        ("core", "CORE", "Ours", None, None, None, None, "not run"),
+    ]
+    names = ("variant", "label", "group", "auc_mean", "auc_sites_low", "auc_sites_high",
+             "parameters", "status")  # fmt: skip
+    rows = pd.DataFrame([{**identity, **dict(zip(names, row))} for row in scores])
+    table = Table("Unseen sites", "All.", ("Method", "AUC"), (
+        Row((Cell("Ours"),), heading=True), Row((Cell("BRIO"), Cell("70.5", "± 1.0", True))),
+    ))  # fmt: skip
+    write_table(tmp_path / "main-loso", rows.astype({"parameters": "Int64"}), table)
+    tests = pd.DataFrame([
+        {"variant": "gcn", "score": "auc", "difference": -0.104, "difference_low": -0.15,
+         "difference_high": 0.01, "p": 0.00012, "change_mean": -0.0002,
+         "auc_difference": 0.012, "crossed_difference": 0.0466, "crossed_difference_se": 0.0169},
+        {"variant": "gcn", "score": "acc", "difference": 0.02, "difference_low": 0.01,
+         "difference_high": 0.03, "p": 0.04, "change_mean": 0.01,
+         "crossed_difference": 0.0, "crossed_difference_se": 0.01},
+    ])  # fmt: skip
+    write_table(tmp_path / "comparison", tests, table)
+    paper = pd.DataFrame([
+        {"variant": "brio", "method": "BRIO", "unit": "%", "quantity": "auc_mean", "paper": 70.94,
+         "ours": 68.7, "difference": -2.24, "low": 64.0, "high": 73.2, "contains": "yes"},
+        {"variant": "brio", "method": "BRIO", "unit": "s", "quantity": "seconds_per_epoch",
+         "paper": 1.25, "ours": 0.0512, "difference": -1.1988, "contains": ""},
+    ])  # fmt: skip
+    folded = Table("Paper_and ours", "", ("Method",), (), folded=True)
+    write_table(tmp_path / "paper_vs_ours", paper, folded)
+    figure = picture(tmp_path / "main-loso.png")
+    return Sources(sorted(tmp_path.glob("*.csv")), [figure])
+
+
+@pytest.fixture
+def filled(tmp_path, sources):
+    """The text that a template becomes."""
+
+    def fill(text: str) -> str:
+        path = tmp_path / "page.md"
+        path.write_text(text)
+        parts = read_template(path, EXPERIMENTS, OTHERS, "config/documents/page.md")
+        needed(parts, sources.tables, sources.figures)
+        return render(parts, sources, "page")
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("value main-loso brio auc", "70.5"),
+        ("value main-loso brio auc_mean", "70.5"),
+        ("value main-loso auc variant=brio", "70.5"),
+        ("value main-loso brio parameters", "98,765"),
+        ("value main-loso linear-tangent label", "Linear (tangent)"),
+        ("value main-loso core auc", "not run"),
+        ("value comparison gcn difference score=auc", "−10.4"),
+        ("value comparison gcn difference score=acc", "+2.0"),
+        ("value comparison gcn change_mean score=auc", "0.0"),
+        ("value comparison gcn crossed_difference score=auc", "+4.7"),
+        ("value comparison gcn crossed_difference_se score=auc", "1.7"),
+        ("value comparison gcn auc_difference score=auc", "+1.2"),
+        ("value comparison gcn p score=auc", "&lt; 0.001"),
+        ("value comparison gcn p score=acc", "0.040"),
+        ("value paper_vs_ours brio paper quantity=auc_mean", "70.9"),
+        ("value paper_vs_ours brio difference quantity=auc_mean", "−2.2"),
+        ("value paper_vs_ours brio ours quantity=seconds_per_epoch", "0.0512"),
+        ("value paper_vs_ours brio contains quantity=seconds_per_epoch", "–"),
+        ("interval main-loso brio auc_sites", "[68.0, 73.0]"),
+        ("interval comparison gcn difference score=auc", "[−15.0, 1.0]"),
+        ("interval paper_vs_ours brio ours quantity=auc_mean", "[64.0, 73.2]"),
+        ("difference main-loso brio gcn auc", "+10.4"),
+        ("difference main-loso brio brio-wo-rs auc", "0.0"),
+        ("difference main-loso brio core auc", "not run"),
+        ("rank main-loso brio auc", "2 of 4"),
+        ("rank main-loso brio-wo-rs auc", "2 of 4"),
+        ("rank main-loso core auc", "not run"),
+        ("highest main-loso auc", "Linear (tangent) (71.2)"),
+        ('highest main-loso auc group="General GNNs"', "GCN (60.0)"),
+        ("highest main-loso auc status='not run'", "not run"),
+        ("count main-loso", "5"),
+        ("count main-loso group=Ours", "3"),
+        ("count main-loso group=Foreign", "0"),
+    ],
+)
+def test_numbers(filled, place, text):
+    assert filled(f"It is {{{{ {place} }}}}.\n") == f"It is {text}.\n"
+
+
+def test_a_place_may_be_broken_into_lines(filled):
+    assert filled("{{ value main-loso\n  brio auc }} and {{rank main-loso brio auc}}") == (
+        "70.5 and 2 of 4"
+    )
+
+
+def test_tables_and_figures(filled):
+    text = filled("Before.\n\n{{ table main-loso }}\n\n{{ figure main-loso }}\n\nAfter.\n")
+    assert text == (
+        "Before.\n\n**Unseen sites**\n\nAll.\n\n| Method | AUC |\n| --- | ---: |\n| *Ours* |  |\n"
+        "| BRIO | **70.5** ± 1.0 |\n\n[main-loso.csv](page/main-loso.csv)\n\n"
+        "![Dots \\[1\\].](page/main-loso.png)\n\n*Who\\_is where.*\n\nAfter.\n"
+    )
+    text = filled("{{ table paper_vs_ours }}")
+    assert text.startswith("<details><summary>Paper\\_and ours</summary>\n\n**Paper")
+    assert text.endswith("\n\n</details>")
+
+
+def test_some_columns_as_a_table(filled):
+    text = filled('{{ rows main-loso label auc "parameters:How large?" cohort=demo group=Ours }}')
+    assert text.splitlines() == [
+        "| Label | Auc | How large? |",
+        "| --- | ---: | ---: |",
+        "| BRIO | 70.5 | 98,765 |",
+        "| BRIO w/o RS | 70.5 | 5 |",
+        "| CORE | not run | not run |",
+    ]
+
+
+def test_sections_of_experiments_that_are_not_run_are_left_out(filled):
+    text = "A\n\n{{ if ablations }}\nB {{ count main-loso }}\n\n{{ end }}\n{{ if presets }}\n"
+    text += "C {{ table presets }}\n\n{{ end }}\nD {{ if presets }}x{{ end }}y\n"
+    assert filled(text) == "A\n\nB 5\n\nD y\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{{ vlaue main-loso brio auc }}", "begins with an unknown word; did you mean 'value'?"),
+        ("{{ }}", "begins with an unknown word; known: table, figure,"),
+        ("{{ value main-loso }}", "must be '{{ value TABLE [ROW] COLUMN }}'"),
+        ("{{ table main-loso group=Ours }}", "must be '{{ table TABLE }}'"),
+        ('{{ value main-loso "brio }}', "cannot be read"),
+        ("{{ table main-los }}", "names the table 'main-los', which this configuration does not "
+         "make; did you mean 'main-loso'?"),
+        ("{{ value presets gcn auc }}", "names the table 'presets', which"),
+        ("{{ figure training }}", "names the figure 'training', which"),
+        ("{{ value main-loso brioo auc }}", "finds no row with variant=brioo; did you mean 'brio'"),
+        ("{{ value main-loso brio auc_men }}", "unknown column 'auc_men'; did you mean 'auc_mean'"),
+        ("{{ value main-loso brio auc grup=Ours }}", "unknown column 'grup'; did you mean 'group'"),
+        ("{{ value comparison gcn p }}", "means 2 rows; choose one, for example by 'score=auc'"),
+        ("{{ interval main-loso brio auc }}", "names an unknown column 'auc_low'"),
+        ("{{ if presetz }}{{ end }}", "names no experiment; did you mean 'presets'?"),
+        ("{{ if main }}", "opens a section that '{{ end }}' must close"),
+        ("{{ end }}", "closes no section"),
+        ("{{ if main }}{{ if presets }}{{ end }}{{ end }}", "stands in the section of line 3"),
+    ],
+)  # fmt: skip
+def test_mistakes_name_file_line_and_place(filled, text, problem):
+    with pytest.raises(BrioError) as error:
+        filled(f"First.\n\n{text}\n")
+    start = "config/documents/page.md, line 3: '{{ "
+    assert str(error.value).startswith(start) and problem in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["{{ value main-loso brio auc", "value }}"])
+def test_single_braces_are_named(filled, text):
+    with pytest.raises(BrioError, match=r"page\.md, line 2: a pair of braces has no partner"):
+        filled(f"\n{text}\n")
+
+
+def test_the_program_writes_pages_with_their_figures(tmp_path, sources, run_script):
+    page, out = tmp_path / "page.md", tmp_path / "documents"
+    page.write_text("AUC {{ value main-loso brio auc }}\n\n{{ figure main-loso }}\n")
+    tables = [path.rename(tmp_path / path.name) for path in sources.tables.values()]
+    words = ("--templates", page, "--tables", *tables, "--figures",
+             sources.figures["main-loso"], "--experiments", "main", "--command", "snakemake x",
+             "--out-dir", out)  # fmt: skip
+    result = run_script("document", *words)
+    assert result.returncode == 0, result.stderr
+    text = (out / "page.md").read_text()
+    assert text.startswith("<!-- Made by `snakemake x` from ") and "\n\nAUC 70.5\n" in text
+    for file in (sources.figures["main-loso"], *(tmp_path.glob("main-loso.*"))):
+        if file.suffix in (".png", ".csv", ".json"):
+            assert (out / "page" / file.name).read_bytes() == file.read_bytes()
+    assert not (out / "page/comparison.csv").exists(), "which the page does not use"
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert run_script("document", *words).returncode == 0
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_page_is_filled_in_again_from_what_lies_beside_it(tmp_path, sources, run_script):
+    template, out = tmp_path / "page.md", tmp_path / "documents"
+    places = "{{ table main-loso }}\n\n{{ figure main-loso }}\n\n{{ if main }}x{{ end }}"
+    template.write_text(f"{places}\n\nAUC {{{{ value comparison gcn p score=acc }}}}\n")
+    tables, figures = sources.tables.values(), sources.figures.values()
+    run_script("document", "--templates", template, "--tables", *tables, "--figures", *figures,
+               "--experiments", "main", "--left-out", "presets", "--command", "snakemake x",
+               "--out-dir", out)  # fmt: skip
+    for file in (*tables, *figures):
+        file.unlink()
+    page = out / "page.md"
+    first = page.read_text()
+    assert "[main-loso.csv](page/main-loso.csv)" in first
+    page.write_text("edited by hand")
+    assert run_script("document", "--again", page).returncode == 0
+    assert page.read_text() == first
+    template.write_text("p = {{ value comparison gcn p score=acc }}\n")
+    assert run_script("document", "--again", page).returncode == 0
+    assert page.read_text().endswith("\n\np = 0.040\n")
+    (out / "page/page.json").unlink()
+    result = run_script("document", "--again", page)
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"error: {page} has no tables in {out / 'page'} to be filled in from; make it with "
+        "'snakemake document'\n"
+    )
+
+
+def test_a_mistake_leaves_nothing_half_written(tmp_path, sources, run_script):
+    good, bad, out = tmp_path / "a.md", tmp_path / "b.md", tmp_path / "documents"
+    good.write_text("{{ figure main-loso }}\n")
+    bad.write_text("{{ value main-loso brio auk }}\n")
+    result = run_script(
+        "document", "--templates", good, bad, "--tables", *sources.tables.values(), "--figures",
+        *sources.figures.values(), "--out-dir", out,
+    )  # fmt: skip
+    assert result.returncode == 1 and not out.exists()
+    assert result.stderr.startswith(f"error: {bad}, line 1: '{{{{ value main-loso brio auk }}}}'")

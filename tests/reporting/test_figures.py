@@ -1,0 +1,315 @@
+"""Every figure: it is drawn from stand-in results, twice to the same bytes, with its words."""
+
+import csv
+import json
+import re
+import runpy
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from brio_core.reporting.diagnostics import read_diagnostics
+from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
+from tests.reporting.standins import (
+    DATASET,
+    METHODS,
+    ROOT,
+    run_program,
+    write_block_lengths,
+    write_cohort,
+    write_profile,
+    write_run,
+)
+
+DATASETS = json.dumps({"demo": DATASET})
+NAMES = (
+    "ablations", "auc_by_site", "block_length", "cohort", "diagnostics", "method", "propositions",
+    "roi_profile", "scan_length", "sensitivity", "sites", "training",
+)  # fmt: skip
+# A small sweep of BRIO: label, strength and changed settings.
+SWEPT = {
+    "brio": ("BRIO", 1.3, {}),
+    "brio-wo-rs": ("BRIO w/o RS", 1.1, {"without": "RS"}),
+    "brio-wo-tr": ("BRIO w/o TR", 1.0, {"without": "TR"}),
+    "brio-k2": ("BRIO (K = 2)", 1.0, {"reestimates": 2}),
+    "brio-j8": ("BRIO (J = 8)", 1.2, {"factors": 8}),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("results")
+    for protocol in ("loso", "id"):
+        runs = [write_run(root, variant, protocol=protocol) for variant in METHODS]
+        result = run_program(
+            "summarise", "--runs", *runs, "--experiment", "main",
+            "--out", root / f"{protocol}.csv", "--sites", root / f"{protocol}.sites.csv",
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        write_block_lengths(root, protocol)
+    for cohort in ("demo", "other"):
+        for variant, (label, effect, change) in SWEPT.items():
+            settings = {"epochs": 30, "without": "none", "reestimates": 8, "factors": 4} | change
+            write_run(
+                root / "sweep",
+                variant,
+                cohort_name=cohort,
+                method=(label, "Ours", effect),
+                settings=settings,
+            )
+        summarise(root / "sweep", cohort)
+        write_diagnostics(root, cohort, placed=cohort == "demo")
+    write_cohort(root)
+    write_profile(root)
+    return root
+
+
+def summarise(root, cohort):
+    result = run_program(
+        "summarise", "--runs", *sorted(root.glob(f"runs/{cohort}/loso/*/seed-0")),
+        "--experiment", "sweep", "--out", root / f"{cohort}.csv",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+
+
+def inputs(root, name):
+    summaries = ["--summaries", root / "loso.csv", root / "id.csv"]
+    cohort = root / "cohorts/demo"
+    diagnostics = ["--diagnostics", *sorted(root.glob("diagnostics/*/loso/*/seed-0"))]
+    sweep = [
+        "--summaries",
+        *sorted(root.glob("sweep/*.csv")),
+        "--runs",
+        *sorted(root.glob("sweep/runs/*/loso/*/seed-0")),
+    ]
+    return {
+        "auc_by_site": [*summaries, "--sites", root / "loso.sites.csv", root / "id.sites.csv"],
+        "cohort": ["--inclusion", cohort / "inclusion.tsv",
+                   "--participants", cohort / "participants.tsv"],
+        "training": ["--runs", *sorted(root.glob("runs/demo/*/*/seed-0"))],
+        "diagnostics": diagnostics[: 1 + len(DIAGNOSED)],
+        "propositions": diagnostics,
+        "roi_profile": diagnostics,
+        "scan_length": diagnostics,
+        "method": [],
+        "ablations": sweep,
+        "sensitivity": sweep,
+        "sites": ["--profiles", cohort / "site_profile.tsv"],
+        "block_length": ["--block-lengths", *sorted(root.glob("blocklength/demo/*.json"))],
+    }[name]  # fmt: skip
+
+
+def draw(root, name, prefix):
+    return draw_with(inputs(root, name), name, prefix)
+
+
+def draw_with(options, name, prefix):
+    arguments = [*options, "--datasets", DATASETS, "--out-prefix", prefix]
+    result = run_program(f"figures/{name}", *arguments)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == "", "no warnings"
+    return prefix.with_suffix(".pdf"), prefix.with_suffix(".png")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figure_is_drawn_to_the_same_bytes(results, tmp_path, monkeypatch, name):
+    image = pytest.importorskip("PIL.Image")
+    first = draw(results, name, tmp_path / "first")
+    # Once more, in this process: what was drawn before must not matter either.
+    arguments = [*inputs(results, name), "--datasets", DATASETS, "--out-prefix", tmp_path / "again"]
+    monkeypatch.setattr("sys.argv", [name, *map(str, arguments)])
+    runpy.run_path(str(ROOT / "scripts" / "figures" / f"{name}.py"), run_name="__main__")
+    for one in first:
+        assert one.read_bytes() == one.with_stem("again").read_bytes()
+    pdf = first[0].read_bytes()
+    assert b"/FontFile2" in pdf and b"CreationDate" not in pdf and b"/Type3" not in pdf
+    with image.open(first[1]) as png:
+        assert set(png.text) == {"Title", "Description", "Comment", "Section"}
+        assert all(png.text.values()) and len(png.text["Comment"]) > 40
+        assert 1000 <= png.width <= 1700, "readable at the width of a page"
+        assert len(png.convert("L").getcolors(256)) > 20, "not blank"
+
+
+def test_alternative_text_holds_the_numbers(results, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    _, png = draw(results, "auc_by_site", tmp_path / "figure")
+    header, first = (results / "loso.csv").read_text().splitlines()[:2]
+    row = dict(zip(header.split(","), first.split(",")))
+    with image.open(png) as picture:
+        text = picture.text["Comment"]
+    expected = f"{row['label']}, {DATASET['title']}, unseen sites: {float(row['auc_mean']):.2f}"
+    assert expected in text
+
+
+def test_diagnostics_of_methods_without_factors(tmp_path):
+    """Without BRIO the scatter is still drawn; figures about factors say what is missing."""
+    (folder,) = write_diagnostics(tmp_path, diagnosed={"gcn": DIAGNOSED["gcn"]})
+    _, png = draw_with(["--diagnostics", folder], "diagnostics", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        assert "BRIO was not run" in picture.text["Comment"]
+    for name in ("propositions", "roi_profile", "scan_length"):
+        result = run_program(
+            f"figures/{name}", "--diagnostics", folder, "--out-prefix", tmp_path / name
+        )
+        assert result.returncode == 1
+        assert re.fullmatch(r"error: no diagnostics of BRIO.*\n", result.stderr)
+        assert not (tmp_path / f"{name}.png").exists()
+
+
+def test_a_folder_without_diagnostics_is_named(tmp_path):
+    result = run_program(
+        "figures/diagnostics", "--diagnostics", tmp_path / "nothing", "--out-prefix", tmp_path / "x"
+    )
+    assert result.returncode == 1
+    assert re.fullmatch(r"error: .*nothing.*does not exist.*\n", result.stderr)
+
+
+def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_path):
+    """Spearman's rho, discordant pairs, mismatches and retention, counted again from the files."""
+    stats = pytest.importorskip("scipy.stats")
+    folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
+    rows = [row for one in folders for row in csv.DictReader((one / "cells.csv").open())]
+    shown = [r for r in rows if r["variant"] in ("gcn", "brio", "brio-wo-qg-lambda0")]
+    x, y = ([float(r[k]) for r in shown] for k in ("site_discrepancy", "predictive_variation"))
+    wrong = total = 0
+    for one, other in combinations(range(len(shown)), 2):
+        if shown[one]["fold"] == shown[other]["fold"]:
+            total += 1
+            wrong += (x[one] < x[other]) != (y[one] < y[other])
+    swept = [r for r in rows if r["variant"] not in ("gcn", "brio-wo-rs")]
+    x_all, y_all = (np.array([float(r[k]) for r in swept])
+                    for k in ("site_discrepancy", "predictive_variation"))  # fmt: skip
+    plain = {r["fold"]: float(r["validation_auc"]) for r in swept
+             if r["variant"] == "brio-wo-qg-lambda0"}  # fmt: skip
+    mismatch = (x_all < np.median(x_all)) & (y_all > np.median(y_all))
+    kept = [float(r["validation_auc"]) >= plain[r["fold"]] - 0.02 for r in swept]
+    own = np.array([r["variant"] == "brio" for r in swept])
+    _, png = draw_with(["--diagnostics", *folders], "diagnostics", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        text = picture.text["Comment"]
+    rho = stats.spearmanr(x, y).statistic
+    assert f"ρ = {rho:.2f}, ".replace("-", "−") in text
+    assert f"discordant pairs: {100 * wrong / total:.0f} %" in text
+    rates = [100 * (mismatch & flag)[own].mean() for flag in (np.ones(len(own), bool), kept)]
+    assert f"BRIO {rates[0]:.0f} % and {rates[1]:.0f} %" in text
+    assert re.search(r"Full qualification [\d., ]*0.750;", text), "all factors: the original AUC"
+
+
+def at_seed(folder, seed):
+    """Say that a diagnosed cell has another seed."""
+    cells = pd.read_csv(folder / "cells.csv")
+    cells.assign(seed=seed).to_csv(folder / "cells.csv", index=False)
+
+
+def test_linear_models_are_compared_with_every_seed(tmp_path):
+    from brio_core.reporting.figures.diagnostics import compared, with_every_seed
+
+    linear = ("linear-correlation", "Linear (correlation)", "Linear", {})
+    networks = {name: DIAGNOSED["gcn"] for name in ("gcn", "gin")}
+    folders = write_diagnostics(tmp_path, diagnosed={"linear-correlation": linear} | networks)
+    at_seed(folders[1], 1)
+    at_seed(folders[2], 2)
+    (one,) = read_diagnostics(folders)
+    one.variants["gin"]["method"] = "gin"
+    runs = compared(one)
+    found = with_every_seed(one, runs).groupby("variant")
+    assert found["seed"].unique().map(list).to_dict() == {
+        "linear-correlation": ["1", "2"], "gcn": ["1"], "gin": ["2"],
+    }  # fmt: skip
+    alone = runs[runs["variant"] == "linear-correlation"]
+    assert with_every_seed(one, alone).equals(alone), "nothing that has a seed"
+
+
+def test_a_variant_that_shares_no_seed_with_the_reference_has_no_rate(tmp_path):
+    folders = write_diagnostics(tmp_path)
+    at_seed(next(one for one in folders if one.parent.name == "brio"), 1)
+    _, png = draw_with(["--diagnostics", *folders], "diagnostics", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        rates = picture.text["Comment"].split("mismatch rates: ")[1].split("%. ")[0]
+    assert "λ = 1" in rates and "BRIO" not in rates
+
+
+def test_matched_setting_is_chosen_by_validation_among_positive_strengths(results):
+    from brio_core.reporting.figures.diagnostics import matched
+
+    folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
+    rows = [row for one in folders for row in csv.DictReader((one / "cells.csv").open())]
+    means = {
+        name: np.mean([float(r["validation_auc"]) for r in rows if r["variant"] == name])
+        for name in ("brio-wo-qg-lambda0.3", "brio-wo-qg-lambda1")
+    }
+    assert matched(*read_diagnostics(folders)) == max(means, key=means.get)
+
+
+@pytest.mark.parametrize(("weakest", "scale"), [(0.3, "linear"), (0.001, "log")])
+def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, scale):
+    from brio_core.reporting import plotting
+    from brio_core.reporting.figures import diagnostics
+
+    folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
+    (one,) = read_diagnostics(folders)
+    names, runs = diagnostics.sweep_runs(one)
+    agreement = np.geomspace(0.4, weakest, len(names))
+    runs = runs.assign(site_discrepancy=runs["variant"].map(dict(zip(names, agreement))))
+    monkeypatch.setattr(diagnostics, "sweep_runs", lambda one: (names, runs))
+    _, axes = plotting.new_figure(3, 2, 1, 1)
+    axis = axes.flat[0]
+    diagnostics._sweep(axis, one)
+    assert axis.get_xscale() == scale
+    assert [text.get_text() for text in axis.texts] == list(names.values())
+
+
+@pytest.mark.parametrize(
+    ("means", "runs", "corner"),
+    [
+        ([(0.5, 0.5)], [(0.5, 0.4)], ("right", "top")),
+        ([(1.0, 1.0)], [(0.1, 0.95)], ("right", "bottom")),
+        ([(1.0, 1.0), (0.0, 1.0)], [(0.9, 0.05)] * 9, ("left", "bottom")),
+    ],
+)
+def test_text_hides_the_fewest_points(means, runs, corner):
+    from brio_core.reporting import plotting
+
+    figure, axes = plotting.new_figure(3, 2, 1, 1)
+    axis = axes.flat[0]
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+    plotting.corner_text(axis, "words", [pd.DataFrame(means), pd.DataFrame(runs)])
+    (text,) = axis.texts
+    assert (text.get_ha(), text.get_va()) == corner
+    plotting.plt.close(figure)
+
+
+def test_a_sweep_changes_one_setting_at_a_time():
+    from brio_core.reporting.figures.sensitivity import sweep
+
+    base = {"reestimates": 8, "factors": 4}
+    settings = {"brio": base, "k": base | {"reestimates": 2}, "j": base | {"factors": 2}}
+    rows = pd.DataFrame({"variant": ["brio", "j", "k"], "auc_mean": [0.7, 0.6, 0.5]})
+    assert sweep(rows, settings, "reestimates")["auc_mean"].to_dict() == {2: 0.5, 8: 0.7}
+    assert sweep(rows, settings, "factors")["auc_mean"].to_dict() == {2: 0.6, 4: 0.7}
+
+
+def test_training_stays_readable_with_all_methods_and_cohorts(tmp_path):
+    """21 methods and five cohorts on one page, every method named once."""
+    from brio_core.reporting.results import METHODS as EVERY
+
+    for cohort in ("a", "b", "c", "d", "e"):
+        for method in EVERY:
+            write_run(tmp_path, method, cohort_name=cohort, method=(method.upper(), "Ours", 1.0))
+    runs = sorted(tmp_path.glob("runs/*/loso/*/seed-0"))
+    _, png = draw_with(["--runs", *runs], "training", tmp_path / "figure")
+    with pytest.importorskip("PIL.Image").open(png) as picture:
+        assert picture.width <= 1600 and picture.height <= 2000
+
+
+def test_groups_keep_their_colour_and_methods_differ_in_a_group():
+    plotting = pytest.importorskip("brio_core.reporting.plotting")
+    from brio_core.reporting.results import GROUPS
+
+    colours = [plotting.group_colour(group) for group in (*GROUPS, "unheard of")]
+    assert len(set(colours)) == len(colours)
+    brain = ("brainnettf", "xg-gnn", "agmgc", "fc-hgnn", "brainood", "deci", "core")
+    shapes = plotting.markers((method, method, "Brain network methods") for method in brain)
+    assert len(set(shapes.values())) == len(brain)

@@ -1,0 +1,267 @@
+"""The overview page: complete, self-contained, escaped, and honest about who wins."""
+
+import html
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from brio_core.reporting.headline import headlines
+from brio_core.reporting.overview import SECTIONS, sections
+from brio_core.reporting.results import SUMMARY_NUMBERS
+from brio_core.reporting.results_table import permuted_rows, verdict
+from brio_core.reporting.tables import Cell, Row, Table
+from brio_core.reporting.writing import write_table
+from tests.reporting.standins import (
+    DATASET,
+    METHODS,
+    ROOT,
+    run_program,
+    write_cohort,
+    write_run,
+    write_run_config,
+)
+
+pytest.importorskip("jinja2")
+EVIL = "<script>alert(1)</script>"
+TABLES = 11
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+
+
+def make_page(root, sites, title):
+    """Everything from runs to the page, with the programs a user would run."""
+    datasets = json.dumps({"demo": DATASET | {"title": title}})
+    folder = write_cohort(root, sites=sites)
+    cohort = ("--inclusion", folder / "inclusion.tsv",
+              "--participants", folder / "participants.tsv", "--datasets", datasets)  # fmt: skip
+    summaries, cells = [], []
+    for protocol in ("loso", "id", "loso-permuted-1"):
+        runs = [write_run(root, variant, protocol=protocol, sites=sites) for variant in METHODS]
+        summaries.append(root / f"{protocol}.csv")
+        cells.append(root / f"{protocol}.cells.json")
+        ok(
+            "summarise", "--runs", *runs, "--experiment", "main", "--out", summaries[-1],
+            "--sites", root / f"{protocol}.sites.csv", "--cells", cells[-1],
+        )  # fmt: skip
+        experiment = json.dumps({"title": f"Table of {protocol}", "caption": "Caption."})
+        ok(
+            "tables", "--summaries", summaries[-1], "--experiment", experiment,
+            "--datasets", datasets, "--out-prefix", root / "tables" / protocol,
+        )  # fmt: skip
+    experiment = ("--experiment", json.dumps({"title": "Title", "caption": "Caption."}))
+    sites, named = ("--sites", root / "loso.sites.csv"), ("--datasets", datasets)
+    first = ("--summaries", summaries[0])
+    ok("comparison", *first, *sites, *experiment, *named, "--out-prefix", root / "tables/test")
+    ok("site_scores", *sites, *experiment, *named, "--out-prefix", root / "tables/site-scores")
+    planned = ("--planned", json.dumps({"settings": [["demo", "loso"]], "variants": []}))
+    paper = ROOT / "config/paper"
+    ok(
+        "efficiency", *first, "--paper", paper / "table_efficiency.csv", *experiment, *planned,
+        *named, "--out-prefix", root / "tables/efficiency",
+    )  # fmt: skip
+    ok(
+        "paper_vs_ours", "--paper", paper, *first, *named,
+        "--out-prefix", root / "tables/paper_vs_ours",
+    )  # fmt: skip
+    methods = [ROOT / f"config/methods/{name}.yaml" for name in ("brio", "gcn")]
+    stated = json.dumps({"brio": [], "gcn": []})
+    config = write_run_config(root, overrides={"all": {"note": EVIL}})
+    ok(
+        "settings", "--config", config, "--methods", *methods, "--stated", stated,
+        "--schemas", ROOT / "workflow/schemas", "--out-prefix", root / "tables/settings",
+        "--others-prefix", root / "tables/settings-others",
+    )  # fmt: skip
+    ok("cohort_table", *cohort, "--out-prefix", root / "tables/cohort")
+    ok("figures/cohort", *cohort, "--out-prefix", root / "figures/cohort")
+    ok(
+        "figures/auc_by_site", "--summaries", *summaries[:2], "--sites", root / "loso.sites.csv",
+        root / "id.sites.csv", "--datasets", datasets, "--out-prefix", root / "figures/sites",
+    )  # fmt: skip
+    names = Row((Cell(f"subject {EVIL}"), Cell(f"region {EVIL}")))
+    planted = Table("Names", "Of data.", ("Subject", "Region"), (names,))
+    write_table(root / "tables/names", pd.DataFrame({"subject": [EVIL]}), planted)
+    arguments = (
+        "--tables", *sorted(root.glob("tables/*.json")), "--figures",
+        *sorted(root.glob("figures/*.png")), "--summaries", *summaries, "--config",
+        config, "--datasets", datasets,
+    )  # fmt: skip
+    ok("overview", *arguments, "--runs", *cells, "--out", root / "index.html")
+    return arguments
+
+
+def ok(*command):
+    result = run_program(*command)
+    assert result.returncode == 0, result.stderr
+
+
+class Outline(HTMLParser):
+    """Checks nesting and gathers tags with their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.tags = [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag, f"unbalanced {tag}"
+
+    def find(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Names that come from data are hostile throughout."""
+    root = tmp_path_factory.mktemp("results")
+    sites = (f"A{EVIL}", "B & C", 'D"onmouseover="x', "Elm", "{{ 7 * 7 }}", "Hazel", "Maple")
+    return root, make_page(root, sites, f"Demo {EVIL}")
+
+
+@pytest.fixture(scope="module")
+def page(results):
+    return (results[0] / "index.html").read_text()
+
+
+def test_page_is_well_formed_and_accessible(page):
+    outline = Outline(page)
+    assert outline.stack == []
+    assert outline.find("html")[0]["lang"] == "en"
+    assert len(outline.find("h1")) == 1 and len(outline.find("main")) == 1
+    assert all(len(image["alt"]) > 20 for image in outline.find("img"))
+    assert len(outline.find("img")) == 2 and len(outline.find("table")) == TABLES
+    identifiers = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+    targets = [link["href"][1:] for link in outline.find("a") if link["href"][0] == "#"]
+    assert targets and set(targets) <= set(identifiers)
+
+
+def test_page_needs_nothing_from_outside(page):
+    outline = Outline(page)
+    assert not outline.find("script") and not outline.find("link") and not outline.find("iframe")
+    assert all(image["src"].startswith("data:image/png;base64,") for image in outline.find("img"))
+    assert "http://" not in page and "https://" not in page and "@import" not in page
+    assert "prefers-color-scheme: dark" in page and "width=device-width" in page
+
+
+def test_names_from_data_are_escaped(page):
+    assert "<script" not in page and 'onmouseover="x' not in html.unescape(page).split("<main>")[0]
+    for planted in (f"A{EVIL}", f"subject {EVIL}", f"region {EVIL}"):
+        assert html.escape(planted) in page
+    assert "B &amp; C" in page and "{{ 7 * 7 }}" in page
+    handlers = [name for _, attributes in Outline(page).tags for name in attributes]
+    assert not [name for name in handlers if name.startswith("on")]
+
+
+def test_links_lead_to_files(results, page):
+    links = [link["href"] for link in Outline(page).find("a") if link["href"][0] != "#"]
+    assert len(links) == TABLES * 3 + 2 * 2 + 3 + 1
+    for link in links:
+        assert (results[0] / link).exists(), link
+
+
+def test_page_says_what_was_run(results, page):
+    text = html.unescape(re.sub(r"<[^>]+>", "", page))
+    assert "9 cells: 3 methods, 1 seed" in text and "98 subjects of 7 sites" in text
+    assert "2026-01-05 10:00 UTC" in text and "torch 2.13.0" in text
+    row = pd.read_csv(results[0] / "loso.csv").set_index("variant").loc["brio"]
+    low, high = row["pooled_auc_low"], row["pooled_auc_high"]
+    sentence = f"BRIO reaches a pooled AUC of {row['pooled_auc']:.2f} [{low:.2f}, {high:.2f}]"
+    assert sentence in text
+    assert "seed-0/predictions.csv" in text and "snakemake --cores all tables" in text
+
+
+def test_page_is_read_from_top_to_bottom(page):
+    """Who was there, what came out, how sure it is, the paper beside it, what it took, settings."""
+    text = html.unescape(re.sub(r"<[^>]+>", "", page.split("<main>")[1]))
+    names = re.findall(r'<h2 id="([^"]+)"', page)
+    assert names[0] == "short" and names[-1] == "reproduce"
+    assert names[1:-1] == [name for name in SECTIONS if name in names]
+    needed = {"cohort", "results", "comparison", "permuted", "paper", "efficiency", "settings"}
+    assert needed <= set(names)
+    assert "In the paper: 895 numbers, not run" in text
+    assert f"all methods: note = {EVIL}" in html.unescape(page), "changed settings are said"
+
+
+def test_sections_that_the_page_does_not_know_are_shown():
+    table = {"section": "Scan length"}
+    found = sections([table, {"section": "paper"}, {"section": "cohort"}], [])
+    assert [one.name for one in found] == ["cohort", "scan-length", "paper"]
+    assert found[1].title == "Scan length" and found[1].tables == [table]
+
+
+def test_same_inputs_give_the_same_page_from_folders_or_lists(results, page, tmp_path):
+    root, arguments = results
+    runs = [root / f"runs/demo/{protocol}/{variant}/seed-0"
+            for protocol in ("loso", "id", "loso-permuted-1") for variant in METHODS]  # fmt: skip
+    ok("overview", *arguments, "--runs", *runs, "--out", root / "again.html")
+    assert (root / "again.html").read_text() == page
+
+
+def test_a_missing_figure_is_named(results, tmp_path):
+    root, arguments = results
+    missing = [tmp_path / "none.png" if str(a).endswith("sites.png") else a for a in arguments]
+    cells = root / "loso.cells.json"
+    result = run_program("overview", *missing, "--runs", cells, "--out", tmp_path / "x.html")
+    assert result.returncode == 1 and "none.png" in result.stderr
+    assert result.stderr.startswith("error: ") and not (tmp_path / "x.html").exists()
+
+
+def summary(**aucs):
+    """Summary rows with given pooled AUCs and intervals of ± 0.05."""
+    rows = []
+    for variant, value in aucs.items():
+        variant = variant.replace("_", "-")
+        label, group, _ = METHODS[variant]
+        row = dict.fromkeys(SUMMARY_NUMBERS, 1.0)
+        row |= {"cohort": "demo", "protocol": "loso", "variant": variant, "method": variant,
+                "label": label, "group": group, "subjects": 98, "sites": 7, "pooled_auc": value,
+                "pooled_auc_low": value - 0.05, "pooled_auc_high": value + 0.05}  # fmt: skip
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def test_headline_names_whoever_wins():
+    (text,) = headlines(summary(gcn=0.52, brio=0.75, linear_correlation=0.9), {})
+    assert "BRIO reaches a pooled AUC of 0.75 [0.70, 0.80] (98 subjects, 7 sites)" in text
+    assert "The highest is Linear (correlation); its 95 % interval lies above that of BRIO." in text
+    assert "The interval of GCN does not exclude chance (0.50)." in text
+    (text,) = headlines(summary(gcn=0.6, brio=0.75, linear_correlation=0.72), {})
+    assert "The highest is BRIO; its 95 % interval overlaps that of Linear (correlation)." in text
+    assert "All intervals lie above chance" in text
+    (text,) = headlines(summary(gcn=0.6, brio=0.751, linear_correlation=0.749), {})
+    assert "The highest are, equal when rounded, BRIO and Linear (correlation)." in text
+    (text,) = headlines(summary(gcn=0.6), {"demo": {"title": "Demo"}})
+    assert (
+        text.startswith("Demo: on sites it has never seen, GCN reaches") and "highest" not in text
+    )
+    assert headlines(summary(gcn=0.6).assign(protocol="id"), {}) == []
+
+
+def test_verdict_on_permuted_labels_names_what_misses_chance():
+    rows = summary(gcn=0.5, brio=0.5).assign(protocol="loso-permuted-1")
+    rows = rows.assign(auc_mean=[0.5, 0.7], auc_low=[0.4, 0.6], auc_high=[0.6, 0.8])
+    assert "1 of 2 intervals misses chance (0.50): BRIO [0.60, 0.80]" in verdict(
+        permuted_rows(rows)
+    )
+    fine = permuted_rows(rows[rows["variant"] == "gcn"])
+    assert "the interval contains chance" in verdict(fine)
+
+
+def test_the_report_needs_neither_torch_nor_imaging():
+    modules = "overview, summary, cohorts, results_table, figures.auc_by_site, figures.training"
+    code = "; ".join(
+        [f"import brio_core.reporting.{module.strip()}" for module in modules.split(",")]
+        + ["import sys", "print({'torch', 'h5py', 'nilearn', 'sklearn'} & set(sys.modules))"]
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "set()\n", result.stdout + result.stderr

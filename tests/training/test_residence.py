@@ -1,0 +1,114 @@
+"""Scans that do not fit on the device are streamed; numbers do not change."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from synthetic import make_problem
+from torch import Tensor
+
+from brio_core.cohorts.cohort import TrainRows
+from brio_core.cohorts.stores import read_fc, read_series, write_fc, write_series
+from brio_core.methods import registry
+from brio_core.system.residence import half_of_free_memory, reside, rows_of, tabulate
+from brio_core.training.trainer import Checkpoints, train
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+def histories(tmp_path, device, budget):
+    problem, _ = make_problem("brio", folds=slice(0, 3))
+    problem.device, problem._memory_budget = torch.device(device), budget
+    results = train(problem, Checkpoints(tmp_path / str(budget), "test", 1e9), None)
+    return problem, [result.history for result in results]
+
+
+def test_rows_come_to_the_index():
+    table = torch.arange(12.0).view(6, 2)
+    index = torch.tensor([[4, 0], [1, 1]])
+    assert torch.equal(rows_of(table, index), table[index])
+
+
+def test_features_that_are_not_kept_are_made_again(tmp_path):
+    _, kept = histories(tmp_path, "cpu", 1 << 30)
+    _, again = histories(tmp_path, "cpu", 0)
+    assert kept == again
+
+
+def on_disk(problem, folder):
+    """The cohort of a problem as it comes from its files."""
+    cohort = problem.cohort
+    folder.mkdir()
+    scans = cohort.series.scans(range(len(cohort.subjects)))
+    write_series(folder / "series.h5", cohort.subjects, scans, cohort.series.rois, {})
+    write_fc(folder / "fc.h5", cohort.subjects, cohort.fc)
+    fc = read_fc(folder / "fc.h5")[1]
+    return replace(cohort, series=read_series(folder / "series.h5"), fc=fc)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_what_does_not_fit_is_read_from_its_file_and_nothing_changes(name, tmp_path):
+    results = []
+    for number, budget in enumerate((1 << 30, 0)):
+        problem, _ = make_problem(name, folds=slice(0, 2))
+        problem.cohort = on_disk(problem, tmp_path / str(number))
+        problem._memory_budget = budget
+        results.append(train(problem, Checkpoints(tmp_path / f"c{number}", "test", 1e9), None))
+        scans = {need for need in problem.method.needs if need in ("fc", "bold")}
+        if not problem.fits_paths:
+            assert all(isinstance(problem.inputs[one], Tensor) == (number == 0) for one in scans)
+    for resident, streamed in zip(*results):
+        for one, other in zip(resident.history, streamed.history, strict=True):
+            # Features of other batches may differ in the last digit.
+            assert one == pytest.approx(other, rel=1e-4, abs=1e-8)
+
+
+def test_training_rows_hand_out_no_others():
+    table = torch.arange(12.0).view(6, 2)
+    rows = TrainRows(table, torch.tensor([4, 1, 3]))
+    assert len(rows) == 3 and rows.shape == (3, 2)
+    assert torch.equal(rows[:], table[[4, 1, 3]])
+    assert torch.equal(rows[torch.tensor([False, True, True])], table[[1, 3]])
+    with pytest.raises(IndexError):
+        rows[torch.tensor([3])]
+
+
+def test_a_table_is_made_in_parts_or_not_at_all():
+    asked, device = [], torch.device("cpu")
+
+    def make(rows):
+        asked.append(rows.tolist())
+        return {"square": rows.double().square(), "pair": torch.stack([rows, -rows], 1)}
+
+    needed = 7 * (8 + 2 * 8)
+    made = tabulate(make, 7, 3, needed, device)
+    assert asked == [[0, 1, 2], [3, 4, 5], [6]]
+    assert made["square"].tolist() == [0, 1, 4, 9, 16, 25, 36]
+    assert made["pair"].tolist() == [[n, -n] for n in range(7)]
+    asked.clear()
+    assert tabulate(make, 7, 3, needed - 1, device) is None and len(asked) == 1
+
+
+def test_memory_of_the_job_bounds_what_is_kept():
+    cpu = torch.device("cpu")
+    assert half_of_free_memory(cpu, limit=1) == 0
+    assert 0 < half_of_free_memory(cpu, limit=1 << 34) <= min(1 << 33, half_of_free_memory(cpu))
+
+
+@pytest.mark.gpu
+@needs_cuda
+def test_a_table_beyond_the_budget_stays_on_the_host():
+    array = torch.randn(50, 7, 3).numpy()
+    table = reside(array, torch.device("cuda"), array.nbytes - 1)
+    assert table.is_pinned() and reside(array, torch.device("cuda"), array.nbytes).is_cuda
+    index = torch.randint(50, (4, 5), device="cuda")
+    assert torch.equal(rows_of(table, index), torch.as_tensor(array).cuda()[index])
+
+
+@pytest.mark.gpu
+@needs_cuda
+def test_streaming_loses_time_only(tmp_path):
+    _, kept = histories(tmp_path, "cuda", None)
+    problem, streamed = histories(tmp_path, "cuda", 0)
+    assert problem.inputs["fc"].is_pinned() and problem.scans.bold.is_pinned()
+    assert kept == streamed

@@ -1,0 +1,181 @@
+"""What validation decides: checkpoints, when a fold stops, settings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from synthetic import make_problem, train_all
+
+from brio_core.evaluation.scores import auc
+from brio_core.training import trainer as training
+from brio_core.training.gradient import GradientFit
+from brio_core.training.results import predict_rows, write_history
+from brio_core.training.run import _fold_records
+from brio_core.training.selection import ValidationAuc
+
+
+def test_validation_auc_equals_the_mean_over_groups():
+    generator = np.random.default_rng(0)
+    label = generator.integers(0, 2, 60)
+    label[50:] = 1
+    groups = [
+        [np.arange(0, 20), np.arange(20, 45)],
+        [np.arange(5, 12), np.arange(50, 60)],
+        [np.arange(50, 55), np.arange(55, 60)],
+    ]
+    scores = np.round(generator.standard_normal((3, 60)), 1)
+    measure = ValidationAuc(groups, label, "cpu")
+    logits = torch.as_tensor(np.take_along_axis(scores, measure.rows, 1))
+    groups_found = measure.groups(logits)
+    for group, value in zip(groups[0], groups_found[0]):
+        assert float(value) == pytest.approx(auc(label[group], scores[0][group]), abs=1e-12)
+    assert groups_found[1].isnan().tolist() == [False, True]
+    found = measure.mean(groups_found)
+    first = np.mean([auc(label[group], scores[0][group]) for group in groups[0]])
+    assert float(found[0]) == pytest.approx(first, abs=1e-12)
+    # A group of one class is left out; a fold with none left is at chance.
+    assert float(found[1]) == pytest.approx(auc(label[5:12], scores[1][5:12]), abs=1e-12)
+    assert float(found[2]) == 0.5
+
+
+def test_validation_subjects_of_unequal_folds_are_scored_once_and_without_much_padding():
+    label = np.arange(400) % 2
+    counts = [30, 40, 50, 60, 70, 80, 300, 350]
+    measure = ValidationAuc([[np.arange(count)] for count in counts], label, "cpu")
+    seen = torch.zeros(measure.index.shape, dtype=torch.int64)
+    for folds, places, columns in measure.parts(at_once=100):
+        assert columns.stop - columns.start <= 100
+        seen[slice(None) if folds is None else folds, columns] += 1
+        if folds is not None:
+            here = [places.tolist().index(number) for number in range(len(folds))]
+            assert here == folds.tolist() and places.max() == len(folds)
+    for scored, count in zip(seen, counts):
+        assert (scored[:count] == 1).all()
+    assert seen.max() == 1 and seen.sum() < 1.5 * sum(counts)
+
+
+@pytest.mark.parametrize("name", ["gcn", "linear-correlation"])
+def test_history_has_the_auc_of_every_validation_site(name, tmp_path):
+    problem, _ = make_problem(name, epochs=3) if name == "gcn" else make_problem(name)
+    for fold, result in zip(problem.folds, train_all(problem, tmp_path)):
+        assert result.name == fold.name and len(fold.validation_groups) == 2
+        for epoch in result.history:
+            sites = [epoch[f"validation_auc_{number}"] for number in (1, 2)]
+            assert epoch["validation_auc"] == pytest.approx(np.mean(sites), abs=1e-12)
+        # Those of the epoch that was kept are what the kept model gives, site by site.
+        kept = result.history[result.selected_epoch - 1]
+        module = problem.restored(fold, result.state, result.chosen)
+        for number, rows in enumerate(fold.validation_groups, start=1):
+            logits = predict_rows(module, problem.inputs, rows)
+            found = auc(problem.label[rows], logits)
+            assert kept[f"validation_auc_{number}"] == pytest.approx(found, abs=1e-9)
+
+
+def test_a_single_validation_group_is_listed_once():
+    measure = ValidationAuc([[np.arange(6)]], np.array([0, 1] * 3), "cpu")
+    assert measure.columns == []
+
+
+def test_ties_go_to_the_earliest_eligible_epoch(tmp_path):
+    problem, _ = make_problem("gcn", learning_rate=0.0, weight_decay=0.0, dropout=0.0)
+    # Nothing learns, so after BatchNorm has settled every epoch scores alike.
+    results = train_all(problem, tmp_path)
+    for result in results:
+        scores = [epoch["validation_auc"] for epoch in result.history]
+        eligible = scores[problem.settings.first_epoch - 1 :]
+        expected = problem.settings.first_epoch + int(np.argmax(eligible))
+        assert result.selected_epoch == expected
+
+
+def test_patience_stops_a_fold(tmp_path):
+    problem, _ = make_problem("gcn", epochs=30, patience=2, first_epoch=1)
+    for result in train_all(problem, tmp_path):
+        assert result.epochs == min(30, result.selected_epoch + 2)
+
+
+@pytest.mark.parametrize("name", ["gcn", "core", "brio"])
+def test_folds_that_have_stopped_are_not_trained_on(name, tmp_path, monkeypatch):
+    """Those that go on alone end with the numbers that they have beside the others."""
+    settings = {"epochs": 16, "patience": 2, "learning_rate": 3e-3}
+    problem, _ = make_problem(name, **settings)
+    trained = []
+    step = GradientFit._step
+
+    def counted(run, phase):
+        trained.append(len(run.folds))
+        step(run, phase)
+
+    monkeypatch.setattr(GradientFit, "_step", counted)
+    alone = train_all(problem, tmp_path / "alone")
+    assert trained[0] == len(problem.folds) and trained[-1] <= len(problem.folds) / 2
+    monkeypatch.setattr(GradientFit, "_going_on", lambda run: bool(run.active.any()))
+    together = train_all(problem, tmp_path / "together")
+    for one, other in zip(alone, together):
+        assert one.name == other.name
+        assert (one.epochs, one.selected_epoch) == (other.epochs, other.selected_epoch)
+        assert len(one.history) == one.epochs == len(other.history)
+        for key, value in one.state.items():
+            torch.testing.assert_close(value, other.state[key], rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_that_was_killed_after_folds_have_stopped_ends_alike(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(run):
+        checkpoints.save(names, run.snapshot(), always=True)
+        if run.finished:
+            raise Killed
+
+    settings = {"epochs": 16, "patience": 2, "first_epoch": 1, "learning_rate": 3e-3}
+    problem, _ = make_problem("gcn", **settings)
+    names = [fold.name for fold in problem.folds]
+    undisturbed = train_all(problem, tmp_path / "undisturbed")
+    checkpoints = training.Checkpoints(tmp_path / "killed", "test", 1e9)
+    with pytest.raises(Killed):
+        GradientFit(problem, problem.folds, 1 << 30).run(kill, "test")
+    problem, _ = make_problem("gcn", **settings)
+    for one, other in zip(undisturbed, training.train(problem, checkpoints, None)):
+        assert (one.name, one.history) == (other.name, other.history)
+        assert all(torch.equal(value, other.state[key]) for key, value in one.state.items())
+
+
+def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
+    problem, _ = make_problem("gcn", epochs=3, first_epoch=1)
+    values = {"learning_rate": [1e-5, 3e-2], "dropout": [0.0, 0.5]}
+    store = lambda here: training.Checkpoints(tmp_path, str(here.settings), 1e9)  # noqa: E731
+    results, tries = training.search(problem, values, store, None)
+    assert [one.chosen for one in tries] == training.combinations(values)
+    alone = [
+        train_all(problem.trying(one.chosen), tmp_path / str(number))
+        for number, one in enumerate(tries)
+    ]
+    for index, result in enumerate(results):
+        aucs = [found[index].validation_auc for found in alone]
+        assert result.validation_auc == max(aucs)
+        assert result.chosen == tries[aucs.index(max(aucs))].chosen
+    assert training.combinations({}) == [{}]
+
+
+def test_folds_may_choose_settings_that_log_different_things(tmp_path):
+    problem, _ = make_problem("cepg", folds=slice(0, 2))
+    with_head, without = (
+        train_all(problem.trying({"lambda_environment": weight}), tmp_path / str(weight))
+        for weight in (1.0, 0.0)
+    )
+    write_history(tmp_path / "history.csv", [without[0], with_head[1]])
+    table = pd.read_csv(tmp_path / "history.csv")
+    assert table["environment"].isna().tolist() == (table["fold"] == without[0].name).tolist()
+
+
+def test_the_first_epoch_that_settings_raise_is_recorded(tmp_path):
+    problem, _ = make_problem("irm", folds=slice(0, 2), epochs=8, first_epoch=1, warmup_share=0.25)
+    chosen = [{"penalty_weight": weight} for weight in (1.0, 10.0)]
+    results = [
+        replace(train_all(problem.trying(one), tmp_path / str(number))[number], chosen=one)
+        for number, one in enumerate(chosen)
+    ]
+    records = _fold_records(problem, results, 1.0, 2)
+    assert [record["first_epoch"] for record in records] == [1, 3], "after a warm-up of two"

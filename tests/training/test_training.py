@@ -1,0 +1,225 @@
+"""The trainer: samplers, selection, groups, memory, interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from synthetic import make_cohort, make_problem, settings_of, train_all
+
+from brio_core.cohorts.splits import make_split, split_checksum
+from brio_core.cohorts.stores import write_fc, write_series
+from brio_core.system.errors import BrioError
+from brio_core.system.files import write_json
+from brio_core.training import trainer as training
+from brio_core.training.gradient import GradientFit
+from brio_core.training.samplers import schedule, steps_per_epoch
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_balanced_batches_hold_every_cell_equally_and_in_order():
+    settings = settings_of("brio")
+    site, label = np.repeat([0, 1, 2], [9, 5, 4]), np.array([0, 1] * 9)
+    steps = schedule(settings, site, label, 20, np.random.default_rng(0))
+    for batch in steps:
+        cells = [
+            (s, c) for s in range(3) for c in (0, 1) for _ in range(settings.subjects_per_cell)
+        ]
+        assert [(site[row], label[row]) for row in batch] == cells
+    # Small cells repeat, nobody is dropped.
+    assert set(steps.ravel()) == set(range(18))
+
+
+def test_shuffled_batches_run_through_everybody_before_repeating():
+    settings = settings_of("gcn", batch_size=4)
+    steps = schedule(settings, np.zeros(10), np.zeros(10), 10, np.random.default_rng(0))
+    flat = steps.ravel()
+    for start in range(0, 40, 10):
+        assert sorted(flat[start : start + 10]) == list(range(10))
+
+
+def test_steps_per_epoch_is_one_number_for_all_folds():
+    assert steps_per_epoch(settings_of("gcn", batch_size=64), [880, 990, 850], 34) == 16
+    assert steps_per_epoch(settings_of("brio", subjects_per_cell=4), [880, 990, 850], 34) == 8
+
+
+def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
+    real = training._run_group
+
+    def small_machine(problem, group, checkpoints):
+        if len(group) > 2:
+            raise torch.cuda.OutOfMemoryError
+        return real(problem, group, checkpoints)
+
+    problem, _ = make_problem("gcn")
+    expected = train_all(problem, tmp_path / "large")
+    monkeypatch.setattr(training, "_run_group", small_machine)
+    results = train_all(problem, tmp_path / "small")
+    assert [result.name for result in results] == [fold.name for fold in problem.folds]
+    assert "3 folds at a time instead of 6" in capsys.readouterr().err
+    for one, other in zip(expected, results):
+        assert one.history[-1]["loss"] == pytest.approx(other.history[-1]["loss"], abs=1e-4)
+
+
+def test_no_gpu_is_said_plainly(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert training.choose_device("auto", allow_cpu=True).type == "cpu"
+    for wanted, allow in (("auto", False), ("cuda", True)):
+        with pytest.raises(BrioError, match="no CUDA device"):
+            training.choose_device(wanted, allow)
+
+
+def test_foreign_or_broken_checkpoints_are_ignored(tmp_path):
+    store = training.Checkpoints(tmp_path, "mine", 1e9)
+    store.save(["a"], {"epoch": 3}, always=True)
+    assert store.load(["a"], torch.device("cpu"))["epoch"] == 3
+    other = training.Checkpoints(tmp_path, "another code", 1e9)
+    assert other.load(["a"], torch.device("cpu")) is None
+    for path in tmp_path.glob("*.pt"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert store.load(["a"], torch.device("cpu")) is None
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory):
+    """Files of a toy cohort, and the command line that trains BRIO on it."""
+    folder = tmp_path_factory.mktemp("cell")
+    cohort, table = make_cohort()
+    people = table.assign(age="n/a", sex="n/a", mean_fd="n/a", tr="2.0", source="made up")
+    (folder / "toy").mkdir()
+    people.to_csv(folder / "toy" / "participants.tsv", sep="\t", index=False)
+    scans = [cohort.series.scan(index) for index in range(len(cohort.subjects))]
+    write_series(folder / "toy" / "series.h5", cohort.subjects, scans, cohort.series.rois, {})
+    write_fc(folder / "toy" / "fc.h5", cohort.subjects, cohort.fc)
+    split = make_split(table, "toy", "loso", 0)
+    lengths = [{"name": fold["name"], "estimate": 4.0} for fold in split["folds"]]
+    write_json(folder / "split.json", split)
+    write_json(folder / "length.json", {"split_checksum": split["checksum"], "folds": lengths})
+    settings = {**vars(settings_of("brio")), "epochs": 30}
+    params = {"method": "brio", "label": "BRIO", "group": "Ours", "settings": settings}
+    command = [
+        sys.executable, ROOT / "scripts" / "train.py", "--cohort-dir", folder / "toy",
+        "--split", folder / "split.json", "--block-length", folder / "length.json",
+        "--variant", "brio", "--params", json.dumps(params), "--seed", "0", "--device", "cpu",
+        "--checkpoint-seconds", "0",
+    ]  # fmt: skip
+    return folder, list(map(str, command))
+
+
+def start(command, out):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [*command, "--out-dir", str(out)], env=environment, stderr=subprocess.DEVNULL
+    )
+
+
+def test_a_killed_cell_goes_on_and_ends_with_the_same_bytes(cell):
+    folder, command = cell
+    assert start(command, folder / "undisturbed").wait() == 0
+    kills = 0
+    for attempt in range(20):
+        process = start(command, folder / "disturbed")
+        # Wait for the first checkpoint of this attempt, then kill a little later each time.
+        before = latest_change(folder / "disturbed")
+        while process.poll() is None and latest_change(folder / "disturbed") == before:
+            time.sleep(0.01)
+        time.sleep(0.05 * attempt)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+        assert not (folder / "disturbed" / "meta.json").exists()
+        if kills == 3:
+            assert start(command, folder / "disturbed").wait() == 0
+            break
+    assert kills > 0
+    for name in ("predictions.csv", "history.csv"):
+        one, other = (folder / run / name for run in ("undisturbed", "disturbed"))
+        assert one.read_bytes() == other.read_bytes()
+    assert sorted(path.name for path in (folder / "disturbed").iterdir()) == [
+        "history.csv", "meta.json", "models.pt", "predictions.csv",
+    ]  # fmt: skip
+
+
+def latest_change(folder):
+    changes = [path.stat().st_mtime_ns for path in folder.glob(".unfinished/*.pt")]
+    return max(changes, default=0)
+
+
+def test_meta_says_how_to_repeat_the_cell(cell):
+    folder, command = cell
+    if not (folder / "undisturbed").exists():
+        assert start(command, folder / "undisturbed").wait() == 0
+    meta = json.loads((folder / "undisturbed" / "meta.json").read_text())
+    for key in ("cohort", "protocol", "variant", "seed", "settings", "split_checksum", "versions",
+                "device", "threads", "group_size", "parameters", "peak_memory_bytes"):  # fmt: skip
+        assert meta[key] not in (None, ""), key
+    assert [fold["name"] for fold in meta["folds"]] == [f"site{index}" for index in range(6)]
+
+
+def test_split_of_another_cohort_is_refused(cell):
+    folder, command = cell
+    split = json.loads((folder / "split.json").read_text())
+    split["subjects"][0] = "somebody else"
+    split["checksum"] = split_checksum(split)
+    (folder / "other.json").write_text(json.dumps(split))
+    changed = [
+        str(folder / "other.json") if part.endswith("split.json") else part for part in command
+    ]
+    done = subprocess.run(
+        [*changed, "--out-dir", str(folder / "refused")],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "lists other subjects" in done.stderr
+    assert not (folder / "refused").exists()
+
+
+def test_the_learning_rate_follows_half_a_cosine():
+    problem, _ = make_problem(
+        "gcn", schedule="cosine", learning_rate=1e-2, final_learning_rate=1e-3, epochs=4
+    )
+    run = GradientFit(problem, problem.folds[:1], 1 << 30)
+    rates = []
+    step = run._step
+
+    def watched(phase):
+        step(phase)
+        rates.append(float(run.optimiser.param_groups[0]["lr"]))
+
+    run._step = watched
+    run.run(lambda _: None, "test")
+    total = 4 * run.batches.per_epoch
+    expected = 1e-3 + 0.5 * 9e-3 * (1 + np.cos(np.pi * np.arange(total) / total))
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+def test_adam_decays_through_the_gradient_and_adamw_beside_it():
+    states = {}
+    for optimiser in ("adam", "adamw"):
+        problem, _ = make_problem("gcn", optimiser=optimiser, weight_decay=0.1)
+        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        assert type(run.optimiser) is getattr(torch.optim, {"adam": "Adam"}.get(optimiser, "AdamW"))
+        run.run(lambda _: None, "test")
+        states[optimiser] = run.stack.state()
+    assert any(not torch.equal(value, states["adamw"][k]) for k, value in states["adam"].items())
+
+
+def test_bfloat16_trains_to_other_but_finite_numbers():
+    states = []
+    for precision in ("float32", "bfloat16"):
+        problem, _ = make_problem("brio", precision=precision)
+        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        run.run(lambda _: None, "test")
+        states.append(run.stack.parameters)
+    for value in states[1].values():
+        assert value.dtype == torch.float32 and torch.isfinite(value).all()
+    assert not torch.equal(states[0]["head.weight"], states[1]["head.weight"])

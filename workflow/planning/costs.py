@@ -1,0 +1,78 @@
+"""What a plan will cost: jobs and training cells, and hours and disk once cells have been timed."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workflow.planning.configuration import Configuration
+
+
+def print_costs(workflow, configuration: "Configuration", results: Path) -> None:
+    """Print the cost of the plan that a dry run has made; nothing if it has failed."""
+    if workflow.scheduler is None:
+        return
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    if not jobs:
+        return
+    waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
+    planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
+    cells = [(cell.cohort, configuration.variants[cell.variant][0]) for cell in waiting]
+    print("\n".join(report(len(jobs), planned, cells, results)))
+
+
+def report(jobs: int, planned: int, cells: list[tuple[str, str]], results: Path) -> list[str]:
+    """Lines on a plan of ``jobs`` jobs, among them the training ``cells`` (cohort, method)."""
+    lines = [
+        "",
+        "What it will cost",
+        f"  jobs            {jobs:,}",
+        f"  training cells  {len(cells):,} to train, {planned - len(cells):,} of {planned:,} done",
+    ]
+    if not cells:
+        return lines
+    seconds, size = measured(results)
+    known = [(estimate(seconds, cell), estimate(size, cell)) for cell in cells]
+    known = [pair for pair in known if pair[0] is not None]
+    if not known:
+        return [*lines, "  time, disk      not known before the first cells have been trained"]
+    unknown = len(cells) - len(known)
+    rest = f", and {unknown:,} cells of methods that were never timed" if unknown else ""
+    took, disk = sum(pair[0] for pair in known), sum(pair[1] for pair in known)
+    return [
+        *lines,
+        f"  training time   about {duration(took)} one after the other{rest}",
+        f"  disk            about {disk / 1e6:,.0f} MB of training results{rest}",
+    ]
+
+
+def duration(seconds: float) -> str:
+    """Hours, or minutes where it is less than one and a half hours."""
+    return f"{seconds / 3600:,.1f} hours" if seconds >= 5400 else f"{seconds / 60:,.1f} minutes"
+
+
+def measured(results: Path) -> tuple[dict, dict]:
+    """Mean seconds and bytes of finished cells by (cohort, method) and by method."""
+    seconds, size = defaultdict(list), defaultdict(list)
+    for path in results.glob("runs/*/*/*/seed-*/meta.json"):
+        try:
+            meta = json.loads(path.read_text(encoding="utf-8"))
+            keys = [(meta["cohort"], meta["method"]), meta["method"]]
+            took = float(meta["seconds"])
+            used = sum(file.stat().st_size for file in path.parent.iterdir() if file.is_file())
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        for key in keys:
+            seconds[key].append(took)
+            size[key].append(used)
+    return (
+        {key: mean(values) for key, values in seconds.items()},
+        {key: mean(values) for key, values in size.items()},
+    )
+
+
+def estimate(values: dict, cell: tuple[str, str]) -> float | None:
+    """From the same method on the same cohort, else from the method on other cohorts."""
+    return values.get(cell, values.get(cell[1]))

@@ -1,0 +1,51 @@
+"""What the workflow knows about raw data: where it is, and whether it is there."""
+
+from pathlib import Path
+
+from brio_core.system.versions import ROOT
+
+DEMO = "demo"
+# Keys of a dataset file that describe a cohort but do not change what is extracted from it.
+DESCRIPTIVE = ("title", "task", "how_to_get", "extract_batches")
+_PHENOTYPES = "ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
+
+
+def described(dataset: dict) -> dict:
+    """The part of a dataset file that the imaging programs work by."""
+    return {key: value for key, value in dataset.items() if key not in DESCRIPTIVE}
+
+
+def table_path(dataset: dict, data_dir: str) -> Path:
+    """The table that lists the subjects of a cohort."""
+    source = dataset["source"]
+    return Path(data_dir) / source["folder"] / source.get("participants", _PHENOTYPES)
+
+
+def subject_tables(dataset: dict, data_dir: str) -> list[str]:
+    """The table of subjects and those that are joined to it, as far as they are there."""
+    folder = Path(data_dir) / dataset["source"]["folder"]
+    further = [folder / table["file"] for table in dataset["source"].get("tables", ())]
+    return [str(path) for path in (table_path(dataset, data_dir), *further) if path.is_file()]
+
+
+def atlas_files(dataset: dict, data_dir: str) -> list[str]:
+    """The files that name and place the regions of series, where the dataset has any."""
+    folder, rois = Path(data_dir) / dataset["source"]["folder"], dataset["rois"]
+    paths = [folder / rois[key] for key in ("labels", "image") if key in rois]
+    return [str(path) for path in paths if path.is_file()]
+
+
+def source_files(dataset: dict) -> tuple[str, ...]:
+    """The module that reads this kind of source, which the programs import by name."""
+    module = f"brio_core/cohorts/readers/{dataset['source']['kind']}.py"
+    return (module,) if (ROOT / module).exists() else ()
+
+
+def missing_data(dataset: dict, data_dir: str) -> str | None:
+    """A paragraph on data that are not there and how to get them; None if they are."""
+    path = table_path(dataset, data_dir)
+    if dataset["cohort"] == DEMO or path.exists():
+        return None
+    folder = Path(data_dir) / dataset["source"]["folder"]
+    what = f"the file {path}" if folder.is_dir() else f"the folder {folder}"
+    return f"{dataset['cohort']}: {what} does not exist.\n  {dataset['how_to_get'].strip()}"
