@@ -67,7 +67,7 @@ def from_files() -> tuple[Cohort, dict, dict]:
 def ours(name: str, cohort: Cohort, split: dict, lengths: dict) -> tuple[float, float, float]:
     """Wall and processor seconds, and the mean validation AUC, of all folds."""
     method = registry.find(name)
-    settings = method.Settings.of(common_settings(name), name)
+    settings = method.Hyperparameters.of(common_settings(name), name)
     folds = read_folds(cohort, split, lengths)
     problem = Problem(cohort, split, folds, method, settings, name, 0, torch.device("cpu"))
     with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@ python benchmarks/methods.py --device cuda --epochs 100 \\
     --block-length results/blocklength/abide-cc200/loso.json
 
 The seconds are those of training, as the jobs measure them: with set-up, validation and
-checkpoints, without reading files. Settings are the preset 'common', without early stopping;
+checkpoints, without reading files. Hyperparameters are the preset 'common', without early stopping;
 with --search, methods that list settings to choose from train all of them. What is printed is what
 scripts/estimate_hours.py reads.
 """
@@ -65,7 +65,7 @@ def search_of(method: str) -> dict:
 def measure(method: str) -> tuple:
     """One row of the table."""
     settings, search = settings_of(method), search_of(method)
-    params = {"method": method, "label": method, "group": "", "settings": settings}
+    params = {"method": method, "label": method, "group": "", "hyperparameters": settings}
     params["search"] = search
     with tempfile.TemporaryDirectory() as folder:
         run_cell(
@@ -107,7 +107,7 @@ def main() -> None:
     rows = [measure(method) for method in ARGUMENTS.methods or registry.names()]
     header = (
         "method",
-        "settings",
+        "tries",
         "epochs",
         "seconds",
         "peak GB",

@@ -116,7 +116,9 @@ def params(method: str) -> str:
         # One refresh in two epochs: its length grows with subjects like that of an epoch.
         changes = {"epochs": 2, "warmup_epochs": 1, "first_epoch": 2, "refresh_interval": 10**6}
     settings = common_settings(method, **changes)
-    return json.dumps({"method": method, "label": method, "group": "-", "settings": settings})
+    return json.dumps(
+        {"method": method, "label": method, "group": "-", "hyperparameters": settings}
+    )
 
 
 def stages(folder: Path) -> dict[str, Cost]:

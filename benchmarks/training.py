@@ -68,7 +68,7 @@ def run(
     }
     folds = read_folds(cohort, split, lengths)[:FOLDS]
     method = registry.find(ARGUMENTS.method)
-    known = method.Settings.of(settings, ARGUMENTS.method)
+    known = method.Hyperparameters.of(settings, ARGUMENTS.method)
     problem = Problem(cohort, split, folds, method, known, ARGUMENTS.method, 0, device, budget)
     wait(ARGUMENTS.device)
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def run(
 
 def floor(size: Size, settings: dict, steps: int) -> str:
     """Bytes that a step must move and the operations it must do, for the graphs alone."""
-    graphs = size.sites * (size.sites - 3) * 2 * settings["subjects_per_cell"]
+    graphs = size.sites * (size.sites - 3) * 2 * settings["subjects_per_site_class"]
     layers, width = settings["layers"], settings["hidden"]
     # Both channels of a graph are read once per layer, forward and backward.
     moved = graphs * 2 * size.rois**2 * 4 * 2 * layers
@@ -108,7 +108,7 @@ def full_runs() -> None:
             seconds, memory, epochs = run(cohort, label, {**settings, **changes}, deterministic)
             per_epoch = 1e3 * seconds / epochs
             rows.append((rois, name, f"{seconds:.1f}", f"{per_epoch:.2f}", f"{memory:.1f}"))
-        if "subjects_per_cell" in settings and "layers" in settings:
+        if "subjects_per_site_class" in settings and "layers" in settings:
             print(f"{rois} ROIs, floor: {floor(size, settings, 7 * EPOCHS)}\n")
     header = (
         "ROIs",
@@ -122,7 +122,7 @@ def full_runs() -> None:
 
 def complexity(size: Size, settings: dict) -> float:
     """The paper's amortised time of a step, App. C, in units of 10^9 operations of one fold."""
-    batch = 2 * (size.sites - 3) * settings["subjects_per_cell"]
+    batch = 2 * (size.sites - 3) * settings["subjects_per_site_class"]
     source = size.subjects * (size.sites - 3) / size.sites
     factors, layers = settings["factors"], settings["layers"]
     width = max(settings["hidden"], settings["total_factor_dim"] // factors)

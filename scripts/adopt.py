@@ -1,4 +1,4 @@
-"""Take over predictions of foreign code, after checking them against the split they were made for.
+"""Take over predictions of external code, after checking them against the split they were made for.
 
 The CSV needs the columns subject, fold and logit (log-odds of class 1) with one row per test
 subject of the split; further columns are ignored, and so are rows whose split is not test.
@@ -17,12 +17,12 @@ def main() -> None:
     parser.add_argument("--checksum", required=True, help="that of the split, or its beginning")
     parser.add_argument("--variant", required=True, help="short name, used in paths")
     parser.add_argument("--label", required=True, help="name in tables")
-    parser.add_argument("--group", default="Foreign predictions", help="block in tables")
+    parser.add_argument("--group", default="External predictions", help="block in tables")
     parser.add_argument("--seed", type=int, default=0, help="number of the repeat")
     parser.add_argument("--out-dir", type=Path, required=True)
     arguments = parser.parse_args()
 
-    from brio_core.reporting.foreign import adopt
+    from brio_core.reporting.external import adopt
 
     adopt(
         arguments.predictions,

@@ -36,7 +36,7 @@ def main() -> None:
         times = read_times(arguments.times)
     except ConfigurationError as error:
         raise BrioError(str(error)) from None
-    results = Path(configuration.settings["results"])
+    results = Path(configuration.config["results"])
     print(report(configuration, times, results, str(arguments.configfile)))
 
 

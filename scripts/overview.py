@@ -14,7 +14,7 @@ def main() -> None:
     parser.add_argument("--figures", nargs="+", required=True, metavar="PNG")
     parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
     parser.add_argument(
-        "--runs", nargs="+", required=True, metavar="PATH", help="run folders or .cells.json files"
+        "--runs", nargs="+", required=True, metavar="PATH", help="run folders or .runs.json files"
     )
     parser.add_argument("--config", required=True, metavar="YAML", help="shown as it is")
     parser.add_argument(

@@ -14,7 +14,7 @@ def main() -> None:
     parser.add_argument("--cells", help="JSON, when and where each cell was trained")
     arguments = parser.parse_args()
 
-    from brio_core.reporting.results import read_cells
+    from brio_core.reporting.results import read_runs
     from brio_core.reporting.summary import summarise
     from brio_core.system.files import write_json, write_text
 
@@ -22,7 +22,7 @@ def main() -> None:
     if arguments.sites:
         write_text(arguments.sites, folds.to_csv(index=False))
     if arguments.cells:
-        write_json(arguments.cells, read_cells(arguments.runs))
+        write_json(arguments.cells, read_runs(arguments.runs))
     write_text(arguments.out, rows.to_csv(index=False))
 
 

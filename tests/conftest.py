@@ -96,7 +96,7 @@ def trained_demo_cell(demo_results, tmp_path_factory) -> tuple[Path, list]:
         "method": "linear-correlation",
         "label": "Linear",
         "group": "Linear",
-        "settings": presets["common"],
+        "hyperparameters": presets["common"],
     }
     for command in (
         ("connect", *series, "--out", fc),

@@ -24,7 +24,7 @@ SMALL = {
     "patience": 0,
     "first_epoch": 3,
     "batch_size": 16,
-    "subjects_per_cell": 2,
+    "subjects_per_site_class": 2,
     "subjects_per_site": 4,
     "learning_rate": 3e-3,
     "precision": "float32",
@@ -48,7 +48,7 @@ def settings_of(name: str, **overrides: object):
     """The common preset of a method, shrunk where tests would be slow."""
     values = yaml.safe_load((METHODS / f"{name}.yaml").read_text())["presets"]["common"]
     values |= {key: value for key, value in SMALL.items() if key in values}
-    return registry.find(name).Settings.of({**values, **overrides}, name)
+    return registry.find(name).Hyperparameters.of({**values, **overrides}, name)
 
 
 def make_cohort(

@@ -182,7 +182,7 @@ class TestPages:
         (example,) = yaml_blocks("docs/adding-a-method.md")
         method = scope["Mlp"]
         assert method.name == example["method"]
-        settings = method.Settings.of(example["presets"]["common"], "mlp")
+        settings = method.Hyperparameters.of(example["presets"]["common"], "mlp")
         assert list(example["presets"]["common"]) == [field.name for field in fields(settings)]
 
     def test_nothing_of_the_workplace_is_left(self):

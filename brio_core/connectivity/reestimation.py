@@ -102,8 +102,8 @@ def estimate_block_length(
     """
     site, label = torch.as_tensor(site), torch.as_tensor(label)
     chosen = balanced_subset(site, label, subjects, generator)
-    settings = (threshold, max_lag, rois, products, quantile, generator)
-    horizon = np.array([_subject_horizon(scans[index], *settings) for index in chosen.tolist()])
+    arguments = (threshold, max_lag, rois, products, quantile, generator)
+    horizon = np.array([_subject_horizon(scans[index], *arguments) for index in chosen.tolist()])
     chosen_site = site[chosen].numpy()
     per_site = [np.nanmedian(horizon[chosen_site == one]) for one in np.unique(chosen_site)]
     return float(np.nanmedian(per_site))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from brio_core.methods.gcn import Gcn, GcnSettings
-from brio_core.methods.hyperparameters import SiteSettings
+from brio_core.methods.gcn import Gcn, GcnHyperparameters
+from brio_core.methods.hyperparameters import SiteHyperparameters
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.environments import (
     coral_penalty,
@@ -23,8 +23,8 @@ from brio_core.methods.layers.environments import (
 
 
 @dataclass(frozen=True)
-class CoralSettings(SiteSettings, GcnSettings):
-    """The backbone's settings and the weight of the penalty."""
+class CoralHyperparameters(SiteHyperparameters, GcnHyperparameters):
+    """The backbone's hyperparameters and the weight of the penalty."""
 
     penalty_weight: float
     mean_term: bool
@@ -34,7 +34,7 @@ class Coral(Gcn):
     """Mean risk over sites, plus the distance between the sites' covariances."""
 
     name = "coral"
-    Settings = CoralSettings
+    Hyperparameters = CoralHyperparameters
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         represented = self._encode(batch.features, batch.key, batch.site >= 0)
@@ -42,7 +42,7 @@ class Coral(Gcn):
         members = membership(batch.site, self.n_sites)
         moments = site_moments(represented, members)
         risk = mean_site_risk(logits, batch.label, members)
-        penalty = coral_penalty(moments, self.settings.mean_term)
+        penalty = coral_penalty(moments, self.hyperparameters.mean_term)
         # Shrinking the representation is the cheapest way to a small penalty: watch its size.
         traces = moments.covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
         sizes = site_means(represented.norm(dim=-1), members)
@@ -52,4 +52,4 @@ class Coral(Gcn):
             "representation_norm": mean_over(sizes, members.sum(0) > 0),
             "covariance_trace": mean_over(traces, moments.usable),
         }
-        return risk + self.settings.penalty_weight * penalty, logs
+        return risk + self.hyperparameters.penalty_weight * penalty, logs

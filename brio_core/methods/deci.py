@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.cohorts.cohort import TrainView
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.toeplitz import RunningFilter
 from brio_core.methods.layers.windows import mirrored_window, standardised
@@ -23,7 +23,7 @@ from brio_core.system.randomness import dropout, uniform
 
 
 @dataclass(frozen=True)
-class DeciSettings(GradientSettings):
+class DeciHyperparameters(GradientHyperparameters):
     """``scan_length`` (of training scans) is ``median`` or ``shortest``.
 
     ``criterion`` is ``cross_entropy``, or ``squared``: the error of probabilities.
@@ -82,27 +82,27 @@ class Deci(GradientMethod):
     """Linear embedding of time, blocks, and one linear vote per drift and per cycle."""
 
     name = "deci"
-    Settings = DeciSettings
+    Hyperparameters = DeciHyperparameters
     needs = ("bold", "frames")
 
-    def __init__(self, settings: DeciSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        width = settings.hidden
+    def __init__(self, hyperparameters: DeciHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        width = hyperparameters.hidden
         # Its input is as long as the scans of the fold, which :meth:`prepare` finds out.
         self.embed = nn.Linear(1, width)
         self.blocks = nn.ModuleList(
-            Block(n_rois, width, settings.dropout) for _ in range(settings.layers)
+            Block(n_rois, width, hyperparameters.dropout) for _ in range(hyperparameters.layers)
         )
-        self.heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(2 * settings.layers))
+        self.heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(2 * hyperparameters.layers))
 
     @classmethod
-    def scan_length(cls, settings: DeciSettings, frames: np.ndarray) -> int:
+    def scan_length(cls, hyperparameters: DeciHyperparameters, frames: np.ndarray) -> int:
         """The median of the training scans' lengths, rounded down, or the shortest of them."""
-        return int(np.median(frames) if settings.scan_length == "median" else np.min(frames))
+        return int(np.median(frames) if hyperparameters.scan_length == "median" else np.min(frames))
 
     def prepare(self, train: TrainView) -> None:
-        length = self.scan_length(self.settings, train.frames.cpu().numpy())
-        self.embed = nn.Linear(length, self.settings.hidden).to(train.label.device)
+        length = self.scan_length(self.hyperparameters, train.frames.cpu().numpy())
+        self.embed = nn.Linear(length, self.hyperparameters.hidden).to(train.label.device)
 
     @property
     def length(self) -> int:
@@ -123,7 +123,7 @@ class Deci(GradientMethod):
         start = (uniform(batch.key, tuple(surplus.shape)) * (surplus + 1)).long()
         parts, _ = self._decompose(batch.features, start, batch.key)
         logits = self._vote(self._pool(parts))
-        if self.settings.criterion == "squared":
+        if self.hyperparameters.criterion == "squared":
             return functional.mse_loss(logits.sigmoid(), batch.label.to(logits.dtype)), {}
         return binary_cross_entropy(logits, batch.label), {}
 
@@ -145,5 +145,5 @@ class Deci(GradientMethod):
         return torch.cat([part.mean(0) for part in parts], -1)
 
     def _vote(self, represented: Tensor) -> Tensor:
-        parts = represented.split(self.settings.hidden, -1)
+        parts = represented.split(self.hyperparameters.hidden, -1)
         return sum(head(part) for head, part in zip(self.heads, parts)).squeeze(-1)

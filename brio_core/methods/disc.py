@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.convolutions import DenseGcn
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
@@ -33,7 +33,7 @@ APART, SWAPPED = "apart", "swapped"
 
 
 @dataclass(frozen=True)
-class DiscSettings(GradientSettings):
+class DiscHyperparameters(GradientHyperparameters):
     """``swap_share`` is the share of all epochs before bias representations are swapped.
 
     Checkpoints are eligible once they are: ``first_epoch`` is raised to the first such epoch.
@@ -112,12 +112,12 @@ class Disc(GradientMethod):
     """Masker, causal and bias encoders, and a head for each."""
 
     name = "disc"
-    Settings = DiscSettings
+    Hyperparameters = DiscHyperparameters
 
-    def __init__(self, settings: DiscSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        hidden, layers = settings.hidden, settings.layers
-        self.masker = Masker(n_rois, hidden, settings.node_mask)
+    def __init__(self, hyperparameters: DiscHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        hidden, layers = hyperparameters.hidden, hyperparameters.layers
+        self.masker = Masker(n_rois, hidden, hyperparameters.node_mask)
         self.causal_encoder = MeanGcn(n_rois, hidden, layers)
         self.bias_encoder = MeanGcn(n_rois, hidden, layers)
         self.causal_head = nn.Linear(2 * hidden, 2)
@@ -125,8 +125,8 @@ class Disc(GradientMethod):
 
     def features(self, inputs: Features) -> Features:
         """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.settings.density)
-        edges = list_edges(mask, self.settings.density)
+        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
+        edges = list_edges(mask, self.hyperparameters.density)
         return {"nodes": inputs["fc"], **edges._asdict()}
 
     def represent(self, features: Features) -> Tensor:
@@ -138,7 +138,7 @@ class Disc(GradientMethod):
         return margin(self.causal_head(self.represent(features)))
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        s = self.settings
+        s = self.hyperparameters
         causal, bias, edge_mask = self.encode(batch.features)
         losses = self.branch_losses(causal, bias, batch.label)
         weight = relative_difficulty(*losses, s.weight)
@@ -158,8 +158,8 @@ class Disc(GradientMethod):
         return total, logs
 
     @classmethod
-    def phase(cls, settings: DiscSettings, epoch: int) -> str:
-        return APART if epoch <= settings.epochs_apart else SWAPPED
+    def phase(cls, hyperparameters: DiscHyperparameters, epoch: int) -> str:
+        return APART if epoch <= hyperparameters.epochs_apart else SWAPPED
 
     def encode(self, features: Features) -> tuple[Tensor, Tensor, Tensor]:
         """Causal and bias representations (B, d), and the causal edge mask (B, E)."""
@@ -194,8 +194,8 @@ class Disc(GradientMethod):
 
     def objective(self, causal: Tensor, bias: Tensor, weight: Tensor) -> Tensor:
         """Weighted causal loss plus the generalised cross-entropy of the bias branch."""
-        easy = generalised_cross_entropy(bias, self.settings.exponent)
-        return (weight * causal).mean() + self.settings.lambda_disentangle * easy.mean()
+        easy = generalised_cross_entropy(bias, self.hyperparameters.exponent)
+        return (weight * causal).mean() + self.hyperparameters.lambda_disentangle * easy.mean()
 
 
 def _cross_entropy(logit: Tensor, label: Tensor) -> Tensor:

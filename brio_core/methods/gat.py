@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGat
 from brio_core.methods.layers.readouts import pool
@@ -22,7 +22,7 @@ from brio_core.system.randomness import dropout
 
 
 @dataclass(frozen=True)
-class GatSettings(GradientSettings):
+class GatHyperparameters(GradientHyperparameters):
     """Sizes of the network; ``hidden`` is the width of all heads together.
 
     ``edge_weight`` is ``binary``, or ``signed`` to let FC itself enter the attention logits.
@@ -47,11 +47,11 @@ class Gat(GradientMethod):
     """Dropout - attention - ELU, repeated; mean over nodes; linear head."""
 
     name = "gat"
-    Settings = GatSettings
+    Hyperparameters = GatHyperparameters
 
-    def __init__(self, settings: GatSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(self, hyperparameters: GatHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         widths = [n_rois] + [s.hidden] * s.layers
         self.attentions = nn.ModuleList(
             DenseGat(width, s.heads, s.hidden // s.heads, s.edge_weight == "signed")
@@ -63,7 +63,7 @@ class Gat(GradientMethod):
         """Whom every ROI hears, itself included, and FC rows as node features."""
         fc = inputs["fc"]
         oneself = torch.eye(fc.shape[-1], dtype=torch.bool, device=fc.device)
-        return {"mask": subject_graph(fc, self.settings.density) | oneself, "nodes": fc}
+        return {"mask": subject_graph(fc, self.hyperparameters.density) | oneself, "nodes": fc}
 
     def represent(self, features: Features) -> Tensor:
         return self._encode(features, None)
@@ -76,7 +76,7 @@ class Gat(GradientMethod):
         return binary_cross_entropy(logits, batch.label), {}
 
     def _encode(self, features: Features, key: Tensor | None) -> Tensor:
-        s, hidden, fc = self.settings, features["nodes"], features["nodes"]
+        s, hidden, fc = self.hyperparameters, features["nodes"], features["nodes"]
         for layer, attend in enumerate(self.attentions):
             if key is not None:
                 hidden = dropout(hidden, s.dropout, key, stream=2 * layer)

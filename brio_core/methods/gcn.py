@@ -11,7 +11,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import normalised_adjacency, subject_graph
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGcn
 from brio_core.methods.layers.norms import MaskedNorm
@@ -19,7 +19,7 @@ from brio_core.system.randomness import dropout
 
 
 @dataclass(frozen=True)
-class GcnSettings(GradientSettings):
+class GcnHyperparameters(GradientHyperparameters):
     """Sizes of the network and the rule that makes a graph of FC."""
 
     hidden: int
@@ -37,23 +37,25 @@ class Gcn(GradientMethod):
     """GCN - BatchNorm - ReLU - dropout, repeated; mean over nodes; linear head."""
 
     name = "gcn"
-    Settings = GcnSettings
+    Hyperparameters = GcnHyperparameters
 
-    def __init__(self, settings: GcnSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        widths = [n_rois] + [settings.hidden] * settings.layers
+    def __init__(self, hyperparameters: GcnHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        widths = [n_rois] + [hyperparameters.hidden] * hyperparameters.layers
         self.convolutions = nn.ModuleList(
             DenseGcn(before, after, bias=False) for before, after in pairwise(widths)
         )
         self.norms = nn.ModuleList(MaskedNorm(width) for width in widths[1:])
-        self.head = nn.Linear(settings.hidden, 1)
+        self.head = nn.Linear(hyperparameters.hidden, 1)
 
     def features(self, inputs: Features) -> Features:
         """The normalised operator of every subject's graph, and FC rows as node features."""
         fc = inputs["fc"]
-        mask = subject_graph(fc, self.settings.density)
+        mask = subject_graph(fc, self.hyperparameters.density)
         # Signed weights must not reach a degree sum, hence magnitudes.
-        weights = fc.abs() * mask if self.settings.edge_weight == "abs" else mask.to(fc.dtype)
+        weights = (
+            fc.abs() * mask if self.hyperparameters.edge_weight == "abs" else mask.to(fc.dtype)
+        )
         return {"operator": normalised_adjacency(weights), "nodes": fc}
 
     def represent(self, features: Features) -> Tensor:
@@ -79,5 +81,5 @@ class Gcn(GradientMethod):
             # One statistic per channel over all nodes of the batch.
             hidden = norm(hidden.flatten(0, 1), present).view_as(hidden).relu()
             if key is not None and layer < last:
-                hidden = dropout(hidden, self.settings.dropout, key, stream=layer)
+                hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=layer)
         return hidden.mean(-2)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.norms import NodeNorm
@@ -21,7 +21,7 @@ from brio_core.system.randomness import dropout
 
 
 @dataclass(frozen=True)
-class GinSettings(GradientSettings):
+class GinHyperparameters(GradientHyperparameters):
     """Sizes of the network; ``readout`` is ``concat`` (all layers and the input) or ``last``."""
 
     hidden: int
@@ -44,22 +44,23 @@ class Gin(GradientMethod):
     """GIN - BatchNorm - ReLU, repeated; pooled layers side by side; dropout; linear head."""
 
     name = "gin"
-    Settings = GinSettings
+    Hyperparameters = GinHyperparameters
 
-    def __init__(self, settings: GinSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        widths = [n_rois] + [settings.hidden] * settings.layers
+    def __init__(self, hyperparameters: GinHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        widths = [n_rois] + [hyperparameters.hidden] * hyperparameters.layers
         self.convolutions = nn.ModuleList(
-            DenseGin(before, after, settings.learn_epsilon) for before, after in pairwise(widths)
+            DenseGin(before, after, hyperparameters.learn_epsilon)
+            for before, after in pairwise(widths)
         )
         self.norms = nn.ModuleList(NodeNorm(width) for width in widths[1:])
-        self.head = nn.Linear(sum(widths) if settings.readout == "concat" else widths[-1], 1)
+        self.head = nn.Linear(sum(widths) if hyperparameters.readout == "concat" else widths[-1], 1)
 
     def features(self, inputs: Features) -> Features:
         """Edges of every subject's graph without self-loops, and FC rows as node features."""
         fc = inputs["fc"]
-        mask = subject_graph(fc, self.settings.density)
-        edges = fc.abs() * mask if self.settings.edge_weight == "abs" else mask.to(fc.dtype)
+        mask = subject_graph(fc, self.hyperparameters.density)
+        edges = fc.abs() * mask if self.hyperparameters.edge_weight == "abs" else mask.to(fc.dtype)
         return {"adjacency": edges, "nodes": fc}
 
     def represent(self, features: Features) -> Tensor:
@@ -69,12 +70,14 @@ class Gin(GradientMethod):
         for convolve, norm in zip(self.convolutions, self.norms):
             hidden = norm(convolve(hidden, features["adjacency"])).relu()
             layers.append(hidden)
-        used = layers if self.settings.readout == "concat" else layers[-1:]
-        return torch.cat([pool(layer, self.settings.pooling) for layer in used], -1)
+        used = layers if self.hyperparameters.readout == "concat" else layers[-1:]
+        return torch.cat([pool(layer, self.hyperparameters.pooling) for layer in used], -1)
 
     def logits(self, features: Features) -> Tensor:
         return self.head(self.represent(features)).squeeze(-1)
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        represented = dropout(self.represent(batch.features), self.settings.dropout, batch.key)
+        represented = dropout(
+            self.represent(batch.features), self.hyperparameters.dropout, batch.key
+        )
         return binary_cross_entropy(self.head(represented).squeeze(-1), batch.label), {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
@@ -31,7 +31,7 @@ EXTRACTOR, ATTENTION, FIRST_PASS, SECOND_PASS = 0, 1, 100, 200
 
 
 @dataclass(frozen=True)
-class GsatSettings(GradientSettings):
+class GsatHyperparameters(GradientHyperparameters):
     """``rate`` r starts at 0.9 and falls by 0.1 until it is ``final_rate``.
 
     The last fall comes after ``decay_share`` of all epochs. Earlier checkpoints are close to plain
@@ -72,11 +72,11 @@ class Gsat(GradientMethod):
     """Two passes of one GIN, the second with stochastic attention on its edges."""
 
     name = "gsat"
-    Settings = GsatSettings
+    Hyperparameters = GsatHyperparameters
 
-    def __init__(self, settings: GsatSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(self, hyperparameters: GsatHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         self.enter = nn.Linear(n_rois, s.hidden)
         self.convolutions = nn.ModuleList(
             DenseGin(s.hidden, s.hidden, learn_epsilon=False, bias=True) for _ in range(s.layers)
@@ -86,8 +86,8 @@ class Gsat(GradientMethod):
 
     def features(self, inputs: Features) -> Features:
         """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.settings.density)
-        edges = list_edges(mask, self.settings.density)
+        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
+        edges = list_edges(mask, self.hyperparameters.density)
         return {"nodes": inputs["fc"], **edges._asdict()}
 
     def represent(self, features: Features) -> Tensor:
@@ -116,18 +116,18 @@ class Gsat(GradientMethod):
             "information": information,
             "attention": (attention * present).sum() / (2 * present.sum()),
         }
-        return classification + self.settings.beta * information, logs
+        return classification + self.hyperparameters.beta * information, logs
 
     @classmethod
-    def phase(cls, settings: GsatSettings, epoch: int) -> str:
+    def phase(cls, hyperparameters: GsatHyperparameters, epoch: int) -> str:
         """The rate of the epoch, as text: a phase for each value it takes."""
-        return f"{settings.rate(epoch):.6g}"
+        return f"{hyperparameters.rate(epoch):.6g}"
 
     def edge_logits(
         self, features: Features, edges: EdgeLists, mask: Tensor, key: Tensor | None
     ) -> Tensor:
         """Logits of both directions of every edge (B, 2, E), from a pass without attention."""
-        s = self.settings
+        s = self.hyperparameters
         nodes = self.nodes(features, self.weights(features, mask), key, FIRST_PASS)
         keep = None
         if key is not None and s.extractor_dropout > 0:
@@ -143,7 +143,9 @@ class Gsat(GradientMethod):
 
     def weights(self, features: Features, mask: Tensor) -> Tensor:
         """What messages weigh without attention."""
-        return mask if self.settings.edge_weight == "binary" else features["nodes"].abs() * mask
+        return (
+            mask if self.hyperparameters.edge_weight == "binary" else features["nodes"].abs() * mask
+        )
 
     def encode(
         self, features: Features, adjacency: Tensor, key: Tensor | None, stream: int
@@ -159,7 +161,7 @@ class Gsat(GradientMethod):
         for layer, convolve in enumerate(self.convolutions):
             hidden = convolve(hidden, adjacency).relu()
             if key is not None:
-                hidden = dropout(hidden, self.settings.dropout, key, stream + layer)
+                hidden = dropout(hidden, self.hyperparameters.dropout, key, stream + layer)
         return hidden
 
 

@@ -5,17 +5,17 @@ from typing import Any, ClassVar, get_args, get_origin
 
 from brio_core.system.errors import BrioError
 
-POSITIVE = ("epochs", "batch_size", "subjects_per_cell", "sites_per_batch", "subjects_per_site",
-            "hidden", "layers", "density", "temperature")  # fmt: skip
+POSITIVE = ("epochs", "batch_size", "subjects_per_site_class", "sites_per_batch",
+            "subjects_per_site", "hidden", "layers", "density", "temperature")  # fmt: skip
 NOT_NEGATIVE = ("patience", "learning_rate", "weight_decay", "final_learning_rate", "warmup_epochs")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Hyperparameters:
     """Base of all hyper-parameters. Values come from ``config/methods``; here are the types."""
 
     @classmethod
-    def of(cls, values: dict[str, Any], name: str) -> "Settings":
+    def of(cls, values: dict[str, Any], name: str) -> "Hyperparameters":
         """Build from a mapping; unknown, missing or mistyped keys are errors."""
         types = {field.name: field.type for field in fields(cls)}
         for key in values:
@@ -30,7 +30,7 @@ class Settings:
 
 
 def check_ranges(values: dict[str, Any], name: str) -> None:
-    """Reject numbers that cannot be meant; settings that many methods have are known by name."""
+    """Reject numbers that cannot be meant; names that many methods share are known."""
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
@@ -53,12 +53,12 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
 
 
 @dataclass(frozen=True)
-class GradientSettings(Settings):
+class GradientHyperparameters(Hyperparameters):
     """The training budget, shared by every method that is trained by gradient steps.
 
-    ``sampler`` is ``shuffled`` (``batch_size`` subjects) or ``balanced`` (``subjects_per_cell``
-    subjects of every training site and class); a method may offer others: ``everyone`` is all
-    training subjects in one step. ``patience`` 0 never stops early. Checkpoints
+    ``sampler`` is ``shuffled`` (``batch_size`` subjects) or ``balanced``
+    (``subjects_per_site_class`` of every training site and class); a method may offer others:
+    ``everyone`` is all training subjects in one step. ``patience`` 0 never stops early. Checkpoints
     before ``first_epoch`` (counted from 1) are not eligible. ``optimiser`` is ``adamw`` or
     ``adam`` (weight decay as part of the gradient). ``schedule`` is ``constant``, or ``cosine``:
     from ``learning_rate`` in the first step to ``final_learning_rate`` after the last one.
@@ -73,7 +73,7 @@ class GradientSettings(Settings):
     first_epoch: int
     sampler: str
     batch_size: int
-    subjects_per_cell: int
+    subjects_per_site_class: int
     learning_rate: float
     weight_decay: float
     optimiser: str
@@ -94,11 +94,11 @@ class GradientSettings(Settings):
 
 
 @dataclass(frozen=True)
-class SiteSettings(GradientSettings):
+class SiteHyperparameters(GradientHyperparameters):
     """The budget of a method whose loss compares sites.
 
     Its ``sampler`` may also be ``sites``: ``sites_per_batch`` training sites (or all, if there are
-    fewer) are drawn in every step, and ``subjects_per_cell`` subjects of either class from each.
+    fewer) are drawn in every step, with ``subjects_per_site_class`` subjects of either class.
     """
 
     samplers: ClassVar[tuple[str, ...]] = ("shuffled", "balanced", "sites")
@@ -107,7 +107,7 @@ class SiteSettings(GradientSettings):
 
 
 @dataclass(frozen=True)
-class EpisodeSettings(GradientSettings):
+class EpisodeHyperparameters(GradientHyperparameters):
     """The budget of a method that rehearses unseen sites within every step.
 
     Its ``sampler`` is ``episodes``: ``sites_per_batch`` training sites (or all, if there are

@@ -14,7 +14,7 @@ from torch.func import grad_and_value
 from torch.nn import functional
 
 from brio_core.cohorts.cohort import TrainView
-from brio_core.methods.hyperparameters import Settings
+from brio_core.methods.hyperparameters import Hyperparameters
 
 if TYPE_CHECKING:
     from brio_core.methods.stack import FoldStack
@@ -51,15 +51,15 @@ class Method(nn.Module):
     """
 
     name: ClassVar[str]
-    Settings: ClassVar[type[Settings]]
+    Hyperparameters: ClassVar[type[Hyperparameters]]
     needs: ClassVar[tuple[str, ...]] = ("fc",)
     min_frames: ClassVar[int] = 1
     features_are_shared: ClassVar[bool] = True
     needs_population: ClassVar[bool] = False
 
-    def __init__(self, settings: Settings, n_rois: int, n_sites: int) -> None:
+    def __init__(self, hyperparameters: Hyperparameters, n_rois: int, n_sites: int) -> None:
         super().__init__()
-        self.settings = settings
+        self.hyperparameters = hyperparameters
         self.n_rois = n_rois
         self.n_sites = n_sites
 
@@ -68,7 +68,7 @@ class Method(nn.Module):
         return getattr(self, verb)(*arguments)
 
     @classmethod
-    def share(cls, sources: "Sources", settings: Any) -> list[Features]:
+    def share(cls, sources: "Sources", hyperparameters: Any) -> list[Features]:
         """What one pass over the training scans finds out for all folds, one mapping per fold.
 
         :meth:`prepare` gets the mapping of its fold as ``train.shared``.
@@ -76,7 +76,7 @@ class Method(nn.Module):
         return [{} for _ in sources.rows]
 
     @classmethod
-    def scan_length(cls, settings: Any, frames: np.ndarray) -> int:
+    def scan_length(cls, hyperparameters: Any, frames: np.ndarray) -> int:
         """A length that sizes parameters, from the training scans' lengths; 0 if there is none.
 
         Only folds with the same length are stacked.
@@ -125,7 +125,7 @@ class GradientMethod(Method):
         raise NotImplementedError
 
     @classmethod
-    def phase(cls, settings: Any, epoch: int) -> str:
+    def phase(cls, hyperparameters: Any, epoch: int) -> str:
         """The name of the training phase of an epoch (from 1); a phase keeps its loss's shape."""
         return "train"
 
@@ -135,13 +135,18 @@ class GradientMethod(Method):
         return ()
 
     @classmethod
-    def restarts(cls, settings: Any, epoch: int) -> bool:
+    def restarts(cls, hyperparameters: Any, epoch: int) -> bool:
         """Whether the optimiser forgets its moments before an epoch (from 1)."""
         return False
 
     @classmethod
     def before_step(
-        cls, stack: "FoldStack", sources: "Sources", settings: Any, step: int, steps_per_epoch: int
+        cls,
+        stack: "FoldStack",
+        sources: "Sources",
+        hyperparameters: Any,
+        step: int,
+        steps_per_epoch: int,
     ) -> None:
         """Called for all folds before each step (from 0), e.g. to refresh cached numbers."""
 
@@ -154,7 +159,7 @@ class GradientMethod(Method):
 
     @classmethod
     def gradient(
-        cls, settings: Any, loss: Any, learnt: dict[str, Tensor], buffers: Any, batch: Batch
+        cls, hyperparameters: Any, loss: Any, learnt: dict[str, Tensor], buffers: Any, batch: Batch
     ) -> Any:
         """The gradient of one fold by ``loss(learnt, buffers, batch)``, and (loss, logs).
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from brio_core.methods.gcn import Gcn, GcnSettings
-from brio_core.methods.hyperparameters import SiteSettings, check_choice
+from brio_core.methods.gcn import Gcn, GcnHyperparameters
+from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.environments import (
     irm_penalty,
@@ -25,8 +25,8 @@ WARM_UP, PENALISED = "warm-up", "penalised"
 
 
 @dataclass(frozen=True)
-class IrmSettings(SiteSettings, GcnSettings):
-    """The backbone's settings, and a penalty whose weight is 1 for ``warmup_share`` of all epochs.
+class IrmHyperparameters(SiteHyperparameters, GcnHyperparameters):
+    """The backbone's, and a penalty whose weight is 1 for ``warmup_share`` of all epochs.
 
     Earlier checkpoints are not eligible: ``first_epoch`` is raised to the first epoch after them.
     A ``penalty_weight`` up to 1 is the same all the time; there is then no warm-up.
@@ -51,10 +51,10 @@ class Irm(Gcn):
     """Mean risk over sites, plus the penalty on sites that would like other classifiers."""
 
     name = "irm"
-    Settings = IrmSettings
+    Hyperparameters = IrmHyperparameters
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        s = self.settings
+        s = self.hyperparameters
         represented = self._encode(batch.features, batch.key, batch.site >= 0)
         logits = self.head(represented).squeeze(-1)
         members = membership(batch.site, self.n_sites)
@@ -68,10 +68,10 @@ class Irm(Gcn):
         return (risk + weight * penalty) / max(1.0, weight), logs
 
     @classmethod
-    def phase(cls, settings: IrmSettings, epoch: int) -> str:
-        return WARM_UP if epoch <= settings.warmup_epochs else PENALISED
+    def phase(cls, hyperparameters: IrmHyperparameters, epoch: int) -> str:
+        return WARM_UP if epoch <= hyperparameters.warmup_epochs else PENALISED
 
     @classmethod
-    def restarts(cls, settings: IrmSettings, epoch: int) -> bool:
+    def restarts(cls, hyperparameters: IrmHyperparameters, epoch: int) -> bool:
         # The moments belong to the loss that was divided by another weight.
-        return settings.warmup_epochs > 0 and epoch == settings.warmup_epochs + 1
+        return hyperparameters.warmup_epochs > 0 and epoch == hyperparameters.warmup_epochs + 1

@@ -6,7 +6,7 @@ from torch import Tensor
 from brio_core.methods.interface import Features
 from brio_core.methods.linear.method import (
     LinearMethod,
-    LogisticSettings,
+    LogisticHyperparameters,
     TrainFeatures,
     mean_and_scale,
 )
@@ -25,8 +25,8 @@ class LinearConfounds(LinearMethod):
     name = "linear-confounds"
     needs = ("covariates",)
 
-    def __init__(self, settings: LogisticSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites, 2 * N_COVARIATES)
+    def __init__(self, hyperparameters: LogisticHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites, 2 * N_COVARIATES)
         self.register_buffer("mean", torch.zeros(N_COVARIATES))
         self.register_buffer("scale", torch.zeros(N_COVARIATES))
 

@@ -17,13 +17,13 @@ from brio_core.connectivity.graphs import (
     upper_triangle,
 )
 from brio_core.methods.hyperparameters import check_choice
-from brio_core.methods.linear.method import LogisticSettings, StandardisedEdges
+from brio_core.methods.linear.method import LogisticHyperparameters, StandardisedEdges
 
 EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
 
 
 @dataclass(frozen=True)
-class LinearCorrelationSettings(LogisticSettings):
+class LinearCorrelationHyperparameters(LogisticHyperparameters):
     """``reads``: all ``edges``, those on the ``support`` S, or BRIO's node ``descriptors`` on S.
 
     ``density`` is that of the support, which the fold's training subjects give.
@@ -40,30 +40,32 @@ class LinearCorrelation(StandardisedEdges):
     """Standardised upper-triangle edges, or what is read of them, and one weight for each."""
 
     name = "linear-correlation"
-    Settings = LinearCorrelationSettings
+    Hyperparameters = LinearCorrelationHyperparameters
 
-    def __init__(self, settings: LinearCorrelationSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        if settings.reads != EDGES:
+    def __init__(
+        self, hyperparameters: LinearCorrelationHyperparameters, n_rois: int, n_sites: int
+    ) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        if hyperparameters.reads != EDGES:
             self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
 
     @staticmethod
-    def n_read(settings: LinearCorrelationSettings, n_rois: int) -> int:
-        if settings.reads == DESCRIPTORS:
+    def n_read(hyperparameters: LinearCorrelationHyperparameters, n_rois: int) -> int:
+        if hyperparameters.reads == DESCRIPTORS:
             return 3 * n_rois
-        return StandardisedEdges.n_read(settings, n_rois)
+        return StandardisedEdges.n_read(hyperparameters, n_rois)
 
     def prepare(self, train: TrainView) -> None:
-        if self.settings.reads != EDGES:
+        if self.hyperparameters.reads != EDGES:
             sites = (_edges(train, train.site == one) for one in train.site.unique())
-            self.support.copy_(support_of_edges(sites, self.n_rois, self.settings.density))
+            self.support.copy_(support_of_edges(sites, self.n_rois, self.hyperparameters.density))
         super().prepare(train)
 
     def read(self, edges: Tensor) -> Tensor:
-        if self.settings.reads == SUPPORT:
+        if self.hyperparameters.reads == SUPPORT:
             # An edge outside is constant, so that it gets no weight.
             return edges * upper_triangle(self.support)
-        if self.settings.reads == DESCRIPTORS:
+        if self.hyperparameters.reads == DESCRIPTORS:
             fc = edges[..., edge_places(self.n_rois, edges.device)]
             return node_descriptor(fc, self.support).flatten(-2)
         return edges

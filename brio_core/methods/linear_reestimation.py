@@ -12,7 +12,7 @@ from torch import Tensor
 
 from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.methods.hyperparameters import Settings
+from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features
 from brio_core.methods.linear import krylov
 from brio_core.methods.linear.exact import Path, balanced_weights, ridge_grid
@@ -21,7 +21,7 @@ from brio_core.methods.training_scans import Sources
 
 
 @dataclass(frozen=True)
-class LinearReestimationSettings(Settings):
+class LinearReestimationHyperparameters(Hyperparameters):
     """``penalties`` (alpha) and ``powers``, largest first; ``reestimates`` of every scan.
 
     The path goes through the penalties and within each through the powers. For one penalty, a
@@ -37,19 +37,21 @@ class LinearReestimation(StandardisedEdges):
     """Sites and classes weigh the same; labels are -1 and 1."""
 
     name = "linear-reestimation"
-    Settings = LinearReestimationSettings
+    Hyperparameters = LinearReestimationHyperparameters
     representation_is_shared = False
 
     @property
     def path_length(self) -> int:
-        return len(self.settings.penalties) * len(self.settings.powers)
+        return len(self.hyperparameters.penalties) * len(self.hyperparameters.powers)
 
     @classmethod
-    def share(cls, sources: Sources, settings: LinearReestimationSettings) -> list[Features]:
+    def share(
+        cls, sources: Sources, hyperparameters: LinearReestimationHyperparameters
+    ) -> list[Features]:
         n_rois = sources.inputs(sources.rows[:1, 0])["fc"].shape[-1]
         total = torch.zeros(len(sources.rows), n_rois, n_rois, dtype=torch.float64)
         total = total.to(sources.rows.device)
-        for chunk in sources.reestimates(settings.reestimates, 0, 1.0, graphs=32):
+        for chunk in sources.reestimates(hyperparameters.reestimates, 0, 1.0, graphs=32):
             change = chunk.fc - sources.inputs(chunk.rows)["fc"][:, None]
             total[chunk.folds] += change.square_().mean(1).sum(0)
         subjects = (sources.site >= 0).sum(1)
@@ -65,13 +67,13 @@ class LinearReestimation(StandardisedEdges):
             design,
             2 * train.label - 1,
             balanced_weights(train.site, train.label),
-            torch.stack([self._support**power for power in self.settings.powers]),
-            self.settings.penalties,
+            torch.stack([self._support**power for power in self.hyperparameters.powers]),
+            self.hyperparameters.penalties,
         )
         # The power is the inner loop of the path.
         return weights.transpose(0, 1).flatten(0, 1), biases.T.flatten()
 
     def fit(self, point: int) -> None:
         super().fit(point)
-        power = self.settings.powers[point % len(self.settings.powers)]
+        power = self.hyperparameters.powers[point % len(self.hyperparameters.powers)]
         self.scale.copy_(self._standard * self._support**power)

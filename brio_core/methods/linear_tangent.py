@@ -12,7 +12,7 @@ from torch import Tensor
 
 from brio_core.methods.interface import Features
 from brio_core.methods.linear.blocks import column_means, replace_columns
-from brio_core.methods.linear.method import LinearMethod, LogisticSettings, TrainFeatures
+from brio_core.methods.linear.method import LinearMethod, LogisticHyperparameters, TrainFeatures
 from brio_core.methods.linear.tangent import ledoit_wolf, log_vectors, tangent_space
 
 
@@ -22,9 +22,9 @@ class LinearTangent(LinearMethod):
     name = "linear-tangent"
     needs = ("bold", "frames")
 
-    def __init__(self, settings: LogisticSettings, n_rois: int, n_sites: int) -> None:
+    def __init__(self, hyperparameters: LogisticHyperparameters, n_rois: int, n_sites: int) -> None:
         n_features = n_rois * (n_rois + 1) // 2
-        super().__init__(settings, n_rois, n_sites, n_features)
+        super().__init__(hyperparameters, n_rois, n_sites, n_features)
         self.register_buffer("whitening", torch.eye(n_rois, dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(n_features))
 

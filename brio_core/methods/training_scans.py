@@ -25,7 +25,7 @@ from brio_core.connectivity.reestimation import (
     subject_keys,
 )
 from brio_core.system.replay import Replay
-from brio_core.system.residence import half_of_free_memory, reside, rows_of, taken
+from brio_core.system.residence import gather, half_of_free_memory, place_on_device, rows_of
 
 if TYPE_CHECKING:
     from brio_core.methods.stack import FoldStack
@@ -49,7 +49,7 @@ class Scans:
     ) -> None:
         """``budget``: bytes on the device for the series; default half of what is free."""
         budget = half_of_free_memory(device) if budget is None else budget
-        self.bold = reside(cohort.padded_bold, device, budget)
+        self.bold = place_on_device(cohort.padded_bold, device, budget)
         self.frames = torch.as_tensor(cohort.series.frames, device=device)
         self.keys = subject_keys(cohort.name, list(cohort.subjects), seed).to(device)
 
@@ -124,7 +124,7 @@ class Sources:
 
     def inputs(self, rows: Tensor) -> dict[str, Tensor]:
         """What the method needs of the subjects in ``rows``."""
-        return taken(self._problem.inputs, rows)
+        return gather(self._problem.inputs, rows)
 
     def reestimates(
         self, n_resamples: int, refresh: int | Tensor, scale: float, graphs: int
@@ -183,7 +183,7 @@ class FeatureStore:
             self._cache = self._fill(probe, count)
 
     def _compute(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
-        return self._stack.call("features", taken(self._inputs, index), folds=folds)
+        return self._stack.call("features", gather(self._inputs, index), folds=folds)
 
     def _fill(self, probe: dict[str, Tensor], count: int) -> dict[str, Tensor]:
         folds = 1 if self._shared else len(self._stack)
@@ -193,7 +193,7 @@ class FeatureStore:
         step = 32
         for start in range(0, count, step):
             rows = torch.arange(start, min(start + step, count), device=self._stack.device)
-            part = taken(self._inputs, rows)
+            part = gather(self._inputs, rows)
             chosen = slice(1) if self._shared else None
             computed = self._stack.call("features", part, shared=True, folds=chosen)
             for name, value in computed.items():

@@ -14,7 +14,7 @@ from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
 RUN_FILES = ("predictions.csv", "history.csv", "meta.json")
-DIAGNOSTICS = ("cells.csv", "rois.csv", "meta.json")
+DIAGNOSTICS = ("folds.csv", "rois.csv", "meta.json")
 
 
 def check_cell(wanted: Namespace, same_inputs: bool = True) -> None:
@@ -60,9 +60,9 @@ def check_diagnostics(wanted: Namespace, same_inputs: bool = True) -> None:
         (cell["variant"], str(cell["seed"]), fold, f"{auc:.9g}") for fold, auc in tested.items()
     ]
     columns = ("variant", "seed", "fold", "test_auc")
-    found = read_table(folder / "cells.csv", columns)[list(columns)]
+    found = read_table(folder / "folds.csv", columns)[list(columns)]
     if sorted(found.itertuples(index=False, name=None)) != sorted(tested):
-        raise BrioError(f"{folder}/cells.csv was made of another cell than the one that is there")
+        raise BrioError(f"{folder}/folds.csv was made of another cell than the one that is there")
     for path in folder.glob("*.csv"):
         read_table(path)
 

@@ -219,7 +219,7 @@ class Worker:
             self._programs[job.program].main(words)
             self._plan.check(job, self._root, self._programs)
         except Exception as error:
-            interrupts.heed()
+            interrupts.reraise()
             if time.monotonic() > deadline:
                 # A library may replace what the alarm raises by an error of its own.
                 raise TimeIsUp from error

@@ -47,7 +47,7 @@ def block_length_rows(
     index = summaries.drop_duplicates(["cohort", "protocol", "variant"])
     index = index.set_index(["cohort", "protocol", "variant"])
     rows = []
-    for cohort, protocol in map(tuple, planned["settings"]):
+    for cohort, protocol in map(tuple, planned["pairs"]):
         for one in planned["variants"]:
             scale = float(one.get("change", {}).get(SETTING, 1.0))
             row = {"status": NOT_RUN, "cohort": cohort, "protocol": protocol}

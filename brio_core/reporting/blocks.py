@@ -34,7 +34,7 @@ def planned_blocks(
     """
     empty = [Cell("–")] * (len(columns) - 1)
     words = ["variant", "method", "label", "group"]
-    for cohort, protocol in map(tuple, planned["settings"]):
+    for cohort, protocol in map(tuple, planned["pairs"]):
         yield _heading(datasets, cohort, protocol)
         own = rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)]
         if own.empty:

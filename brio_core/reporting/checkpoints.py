@@ -69,7 +69,7 @@ def choices(folder: str | Path) -> Iterator[dict]:
     for fold, curve in curves(folder, meta):
         auc, found = fold["validation_auc"], crossed(curve, fold.get("first_epoch") or 1)
         row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, found, auc - found)))
-        if "epochs" in meta.get("settings", {}):
+        if "epochs" in meta.get("hyperparameters", {}):
             row |= {key: fold[key] for key in EPOCHS}
             row["validation_last"] = curve["validation_auc"].iloc[-1]
         yield row
@@ -77,7 +77,7 @@ def choices(folder: str | Path) -> Iterator[dict]:
 
 def curves(folder: str | Path, meta: dict) -> Iterator[tuple[dict, pd.DataFrame]]:
     """Every fold of a run, as ``meta`` has it, with its course of validation."""
-    trained = "epochs" in meta.get("settings", {})
+    trained = "epochs" in meta.get("hyperparameters", {})
     found = dict(iter(read_history(folder).groupby("fold")))
     for fold in meta["folds"]:
         curve = found.get(fold["name"])

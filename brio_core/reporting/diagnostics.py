@@ -11,7 +11,7 @@ from brio_core.reporting.results import in_paper_order, read_table
 from brio_core.system.files import read_json
 
 NUMBERS = {
-    "cells": ("site_discrepancy", "predictive_variation", "validation_auc", "test_auc"),
+    "folds": ("site_discrepancy", "predictive_variation", "validation_auc", "test_auc"),
     "scan-length": ("fraction", "test_auc"),
     "retention": ("draw", "kept", "factors", "test_auc"),
     "profiles": ("roi", "score"),
@@ -19,7 +19,7 @@ NUMBERS = {
     "penalties": ("class", "penalty", "relevance_penalty"),
 }
 
-ABOUT = ("method", "label", "group", "settings")
+ABOUT = ("method", "label", "group", "hyperparameters")
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Diagnostics:
     def without_guidance(self) -> dict[float, str]:
         """Variants of BRIO w/o QG by alignment strength, in increasing order."""
         return dict(sorted(
-            (values["settings"]["lambda_env"], variant)
+            (values["hyperparameters"]["lambda_env"], variant)
             for variant, values in self.variants.items()
-            if values["settings"].get("without") == "QG"
+            if values["hyperparameters"].get("without") == "QG"
         ))  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from brio_core.reporting.blocks import blocks
 from brio_core.reporting.paper import paper_method, read_efficiency
 from brio_core.reporting.results import (
-    FOREIGN,
+    EXTERNAL,
     cohort_title,
     in_paper_order,
     ordered,
@@ -26,7 +26,7 @@ PAPER = {"paper_seconds_per_epoch": "seconds_per_epoch", "paper_memory_gb": "gpu
 
 def efficiency_rows(summaries: pd.DataFrame, planned: dict, paper: str | Path) -> pd.DataFrame:
     """One row per cohort, protocol and method; planned ones that were not run say so."""
-    summaries = summaries[summaries["device"] != FOREIGN]
+    summaries = summaries[summaries["device"] != EXTERNAL]
     known = read_efficiency(paper)
     known = {(paper_method(row["method"]), row["setting"]): row for _, row in known.iterrows()}
     index = summaries.drop_duplicates(["cohort", "protocol", "variant"])
@@ -34,7 +34,7 @@ def efficiency_rows(summaries: pd.DataFrame, planned: dict, paper: str | Path) -
     present = zip(summaries["cohort"], summaries["protocol"])
     variants = pd.concat([summaries, pd.DataFrame(planned["variants"])])[list(VARIANT_WORDS)]
     rows = []
-    for cohort, protocol in ordered([*map(tuple, planned["settings"]), *present]):
+    for cohort, protocol in ordered([*map(tuple, planned["pairs"]), *present]):
         for _, method in in_paper_order(variants.drop_duplicates("variant")).iterrows():
             key = (cohort, protocol, method["variant"])
             was_run = key in index.index

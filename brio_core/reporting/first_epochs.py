@@ -53,7 +53,7 @@ def _alike(folds: pd.DataFrame) -> pd.DataFrame:
 def _folds(folder: str | Path) -> Iterator[dict]:
     """Every fold of a run that was trained in epochs."""
     meta = read_meta(folder)
-    settings = meta.get("settings", {})
+    settings = meta.get("hyperparameters", {})
     if "epochs" not in settings:
         return
     words = {key: meta[key] for key in (*IDENTITY, "seed")} | {"epochs": settings["epochs"]}

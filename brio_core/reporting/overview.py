@@ -14,12 +14,12 @@ import pandas as pd
 from brio_core.reporting.efficiency import duration
 from brio_core.reporting.headline import headlines
 from brio_core.reporting.results import (
-    FOREIGN,
+    EXTERNAL,
     PROTOCOLS,
     cohort_title,
     ordered,
     protocol_title,
-    read_cells,
+    read_runs,
     read_summaries,
 )
 from brio_core.reporting.results_table import PERMUTED, permuted_rows, verdict
@@ -105,7 +105,7 @@ def render(
     rows = read_summaries(summaries)
     is_permuted = rows["protocol"].str.fullmatch(PERMUTED.pattern)
     true, permuted = rows[~is_permuted], rows[is_permuted]
-    cells = read_cells(runs)
+    cells = read_runs(runs)
     folder = Path(out).parent
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent),
@@ -153,7 +153,7 @@ def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
 
 
 def _changes(config: str) -> list[str]:
-    """Settings that this run changes, as the configuration says them."""
+    """Hyperparameters that this run changes, as the configuration says them."""
     settings = (read_yaml(config) or {}).get("config", {})
     return [
         f"{'all methods' if method == 'all' else method}: "
@@ -172,8 +172,8 @@ def _text(path: str) -> str:
 def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[str, str]]:
     cohorts = rows.drop_duplicates("cohort")
     protocols = ordered((cell["protocol"] for cell in cells), tuple(PROTOCOLS))
-    foreign = len({cell["variant"] for cell in cells if cell["device"] == FOREIGN})
-    cells = [cell for cell in cells if cell["device"] != FOREIGN]
+    external = len({cell["variant"] for cell in cells if cell["device"] == EXTERNAL})
+    cells = [cell for cell in cells if cell["device"] != EXTERNAL]
     finished = max(cell["finished"] or "" for cell in cells)
     seconds = sum(cell["seconds"] or 0 for cell in cells)
     seeds = len({cell["seed"] for cell in cells})
@@ -190,7 +190,7 @@ def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[
         ("Training", f"{plural(len(cells), 'cell')}: {plural(methods, 'method')}, "
                      + (f"{plural(others, 'variant')}, " if others > 0 else "")
                      + f"{plural(seeds, 'seed')}"
-                     + (f"; {plural(foreign, 'method')} of foreign code" if foreign else "")),
+                     + (f"; {plural(external, 'method')} of external code" if external else "")),
         ("Finished", _date(finished)),
         ("Training time", duration(seconds)),
         ("Hardware", ", ".join(ordered(str(cell["device"] or "unknown") for cell in cells))),

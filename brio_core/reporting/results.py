@@ -42,7 +42,7 @@ META_KEYS = (
     "cohort", "protocol", "variant", "method", "label", "group", "seed", "split_checksum", "folds",
 )  # fmt: skip
 
-FOREIGN = "foreign code"
+EXTERNAL = "external code"
 """The device of predictions that were not made here."""
 CELL_KEYS = ("cohort", "protocol", "variant", "seed")
 
@@ -94,10 +94,10 @@ def read_meta(folder: str | Path) -> dict:
     return meta
 
 
-def read_cells(paths: Sequence[str | Path]) -> list[dict]:
+def read_runs(paths: Sequence[str | Path]) -> list[dict]:
     """What the overview page says about cells, each once.
 
-    A path is a run folder or a ``.cells.json`` of many: a thousand folders would not fit into one
+    A path is a run folder or a ``.runs.json`` of many: a thousand folders would not fit into one
     command.
     """
     cells: dict[tuple, dict] = {}
@@ -115,7 +115,7 @@ def cell_record(folder: str | Path) -> dict:
         "folder": str(folder),
         "method": meta["method"],
         **{key: meta[key] for key in CELL_KEYS},
-        "epochs": meta.get("settings", {}).get("epochs"),
+        "epochs": meta.get("hyperparameters", {}).get("epochs"),
         **{key: meta.get(key) for key in ("device", "versions", "seconds", "finished")},
     }
 

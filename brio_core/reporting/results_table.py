@@ -43,7 +43,7 @@ def results_table(
     what has no results is shown as not run.
     """
     planned = planned or NOTHING_PLANNED
-    blocks = _blocks(summaries, planned["settings"])
+    blocks = _blocks(summaries, planned["pairs"])
     index = {
         key: part.set_index("variant")
         for key, part in summaries.groupby(["cohort", "protocol"], sort=False)
@@ -86,7 +86,7 @@ def with_planned(rows: pd.DataFrame, planned: dict | None) -> pd.DataFrame:
     missing = [
         {"status": NOT_RUN, "cohort": cohort, "protocol": protocol}
         | {name: one[name] for name in VARIANT_WORDS}
-        for cohort, protocol in planned["settings"]
+        for cohort, protocol in planned["pairs"]
         for one in planned["variants"]
         if (cohort, protocol, one["variant"]) not in present
     ]
@@ -105,7 +105,7 @@ def blocks_of_rows(
     """
     planned = planned or NOTHING_PLANNED
     lines = []
-    for key in _blocks(rows, planned["settings"]):
+    for key in _blocks(rows, planned["pairs"]):
         part = rows[(rows["cohort"] == key[0]) & (rows["protocol"] == key[1])]
         name = f"{cohort_title(datasets, key[0])}, {protocol_title(key[1])}"
         if part.empty:

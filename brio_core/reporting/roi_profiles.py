@@ -40,7 +40,7 @@ def top_rois(rows: pd.DataFrame, cohort: str) -> pd.DataFrame:
 def profile_table(rows: pd.DataFrame, experiment: dict, planned: dict, datasets: dict) -> Table:
     """The five regions with the highest score of every cohort."""
     lines = []
-    for cohort in dict.fromkeys(cohort for cohort, _ in planned["settings"]):
+    for cohort in dict.fromkeys(cohort for cohort, _ in planned["pairs"]):
         lines.append(Row((Cell(cohort_title(datasets, cohort)),), heading=True))
         top = top_rois(rows, cohort)
         if top.empty:

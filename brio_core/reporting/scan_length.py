@@ -15,12 +15,12 @@ def compared(one: Diagnostics) -> list[str]:
     """The paper's three models: BRIO, w/o RS, and w/o QG with the alignment strength of BRIO."""
     if BRIO not in one.variants:
         return []
-    strength = one.variants[BRIO]["settings"]["lambda_env"]
+    strength = one.variants[BRIO]["hyperparameters"]["lambda_env"]
     wanted = [
         variant
         for variant, about in one.variants.items()
-        if about["settings"].get("without") in ("RS", "QG")
-        and about["settings"]["lambda_env"] == strength
+        if about["hyperparameters"].get("without") in ("RS", "QG")
+        and about["hyperparameters"]["lambda_env"] == strength
     ]
     return [BRIO, *wanted]
 
@@ -34,7 +34,7 @@ def scan_length_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
     rows = []
     for one in found:
         keys = ["variant", "fold", "seed"]
-        whole = one.table("cells").set_index(keys)["test_auc"]
+        whole = one.table("folds").set_index(keys)["test_auc"]
         cut = one.table("scan-length").groupby([*keys, "fraction"])["test_auc"].mean().unstack()
         for variant, about in one.variants.items():
             parts = {1.0: whole[variant]}

@@ -47,7 +47,7 @@ def search_rows(
         first = trained[ONE if ONE in trained else SEARCHED][0]
         row = {"cohort": cohort, "protocol": protocol, "method": method, "variant": method}
         row |= {key: first[key] for key in ("group", "label")}
-        row |= _search(trained.get(SEARCHED, []), first["settings"])
+        row |= _search(trained.get(SEARCHED, []), first["hyperparameters"])
         row |= _validation(trained) | _test(trained, scores, by_fold)
         row["status"] = NOT_RUN if method in both and len(trained) == 1 else "run"
         rows.append(row)

@@ -58,7 +58,7 @@ def open_choices(
 
 
 def _method_rows(name: str, params: dict, stated: Sequence[str], notes: dict) -> Iterator[tuple]:
-    for key, value in params["settings"].items():
+    for key, value in params["hyperparameters"].items():
         searched = params.get("search", {})
         # What folds choose is our choice, also where the paper states a value.
         if key in searched or key not in stated:
@@ -99,9 +99,9 @@ def settings_tables(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, Table]]:
     others = rows["concerns"] == "other methods"
     caption = "What the paper does not state, our value in this run, and where to change it."
     note = (
-        "The file stands behind each heading. Settings of methods are its presets.common; the key "
-        "changes them from the main configuration. A change reruns the cells of its method and "
-        "what hangs on them, nothing else."
+        "The file stands behind each heading. Hyperparameters of methods are its presets.common; "
+        "the key changes them from the main configuration. A change repeats the runs of its "
+        "method and what hangs on them, nothing else."
     )
     tables = []
     for title, chosen, notes in (

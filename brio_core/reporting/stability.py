@@ -23,7 +23,7 @@ def stability_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
     """
     rows = []
     for one in found:
-        sites = one.table("cells").groupby(["variant", "fold"])[[*MEASURES.values(), "test_auc"]]
+        sites = one.table("folds").groupby(["variant", "fold"])[[*MEASURES.values(), "test_auc"]]
         sites = sites.mean()
         means = sites.groupby("variant").mean()
         together = _correlations(one, sites)

@@ -142,7 +142,7 @@ def _cost(metas: list[dict]) -> dict:
     memory = [meta["peak_memory_bytes"] for meta in metas if meta.get("peak_memory_bytes")]
     took = [meta["seconds"] for meta in timed if meta.get("seconds") is not None]
     return {
-        "epochs": metas[0].get("settings", {}).get("epochs"),
+        "epochs": metas[0].get("hyperparameters", {}).get("epochs"),
         "seconds": float(sum(took)) * len(metas) / len(timed) if took else None,
         "folds_together": metas[0].get("group_size"),
         "seconds_per_epoch": float(np.mean(seconds)) if seconds else None,

@@ -24,7 +24,7 @@ def run(main: Callable[[], None]) -> None:
             main()
             interrupts.ignore()
         except Exception:
-            interrupts.heed()
+            interrupts.reraise()
             raise
     except BrioError as error:
         _leave(f"error: {error}", 1)

@@ -26,7 +26,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
         # What somebody took for an error, a damaged scan say, must not become part of a result.
-        interrupts.heed()
+        interrupts.reraise()
         os.replace(temporary, path)
         _remove(path.parent.glob(f".{glob.escape(path.name)}.*.partial"))
     except OSError as error:

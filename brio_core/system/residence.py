@@ -33,7 +33,7 @@ Table = Tensor | RowTable
 
 
 def half_of_free_memory(device: torch.device, limit: int | None = None) -> int:
-    """Bytes that may be taken for what only saves time.
+    """Bytes that may be gather for what only saves time.
 
     On a CPU, ``limit`` is what the process may have in all, such as the memory of its job.
     """
@@ -57,7 +57,7 @@ def _stated(path: str, key: str) -> int:
     return 1024 * int(found[0][1]) if found else 0
 
 
-def reside(table: np.ndarray | RowTable, device: torch.device, budget: int) -> Table:
+def place_on_device(table: np.ndarray | RowTable, device: torch.device, budget: int) -> Table:
     """A table on the device, or if it exceeds ``budget`` in pinned host memory or left as it is."""
     if isinstance(table, np.ndarray):
         tensor = torch.as_tensor(table)
@@ -117,6 +117,6 @@ def rows_of(table: Table, index: Tensor) -> Tensor:
     return table[index.to(table.device)].to(index.device)
 
 
-def taken(tables: Mapping[str, Table], index: Tensor) -> dict[str, Tensor]:
+def gather(tables: Mapping[str, Table], index: Tensor) -> dict[str, Tensor]:
     """The same rows of several tables."""
     return {name: rows_of(table, index) for name, table in tables.items()}

@@ -1,8 +1,8 @@
-"""Signals that end a program, heeded also where somebody has taken them for an error.
+"""Signals that end a program, also where somebody has taken them for an error.
 
 Code in C that calls Python may replace what a handler raises by an error of its own (HDF5 and the
 parser of pandas do), and Python drops what is raised while an object is deleted. So what came is
-remembered, and :func:`heed` is asked where an error is handled and before a file is put in place.
+remembered. Whoever handles an error or puts a file in place calls :func:`reraise` first.
 """
 
 import signal
@@ -33,7 +33,7 @@ def interrupt(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
-def heed() -> None:
+def reraise() -> None:
     """Raise again what a signal has raised before."""
     if _received:
         raise KeyboardInterrupt(_received[0])

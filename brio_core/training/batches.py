@@ -15,16 +15,16 @@ class Batches:
     """Schedules of several folds; a fold's own does not depend on the others."""
 
     def __init__(self, problem: Problem, folds: Sequence[Fold]) -> None:
-        settings = problem.settings
+        hyperparameters = problem.hyperparameters
         # Equal for all folds of the split file, whichever of them are here.
         sizes = [len(fold.train) for fold in problem.folds]
-        self.per_epoch = steps_per_epoch(settings, sizes, 2 * problem.n_sites(folds[0]))
+        self.per_epoch = steps_per_epoch(hyperparameters, sizes, 2 * problem.n_sites(folds[0]))
         rows, present, numbers = [], [], []
         for fold in folds:
             site, label = problem.cohort.site[fold.train], problem.label[fold.train]
-            generator = numpy_generator(*problem.words(fold, "batches"))
-            steps = settings.epochs * self.per_epoch
-            drawn = schedule(settings, site, label, steps, generator, max(sizes))
+            generator = numpy_generator(*problem.seed_key(fold, "batches"))
+            steps = hyperparameters.epochs * self.per_epoch
+            drawn = schedule(hyperparameters, site, label, steps, generator, max(sizes))
             present.append(drawn >= 0)
             rows.append(fold.train[np.where(drawn < 0, ~drawn, drawn)])
             # Each fold counts its own training sites from 0; other subjects are never asked for.

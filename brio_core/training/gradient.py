@@ -31,7 +31,7 @@ class GradientFit:
     def __init__(self, problem: Problem, folds: Sequence[Fold], memory_budget: int) -> None:
         self.problem = problem
         self.folds = list(folds)
-        self.settings = problem.settings
+        self.hyperparameters = problem.hyperparameters
         self.method: type[GradientMethod] = problem.method
         device = problem.device
         self.stack = FoldStack([problem.module(fold) for fold in folds])
@@ -40,7 +40,7 @@ class GradientFit:
         )
         self.optimiser = self._make_optimiser()
         self.batches = Batches(problem, folds)
-        keys = [derive_seed(*problem.words(fold, "noise")) for fold in folds]
+        keys = [derive_seed(*problem.seed_key(fold, "noise")) for fold in folds]
         self._keys = torch.tensor(keys, device=device)
         self._counter = torch.zeros(1, dtype=torch.int64, device=device)
 
@@ -54,9 +54,9 @@ class GradientFit:
         self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
         self.history: list[dict[str, list[float]]] = []
         self.finished: list[FoldResult] = []
-        self._meet_subjects()
+        self._rebuild_tables()
 
-    def _meet_subjects(self) -> None:
+    def _rebuild_tables(self) -> None:
         """What belongs to the folds as they are now, and to no state that training changes."""
         problem, folds = self.problem, self.folds
         self._replay = Replay(problem.device)
@@ -84,44 +84,46 @@ class GradientFit:
         }
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
-        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.settings.optimiser]
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[
+            self.hyperparameters.optimiser
+        ]
         on_gpu = self.problem.device.type == "cuda"
-        rate: float | Tensor = self.settings.learning_rate
-        if self.settings.schedule == "cosine":
+        rate: float | Tensor = self.hyperparameters.learning_rate
+        if self.hyperparameters.schedule == "cosine":
             # A tensor, so that a captured step can read the rate of its own number.
             rate = torch.tensor(rate, device=self.problem.device)
         return kind(
             list(self.stack.parameters.values()),
             lr=rate,
-            weight_decay=self.settings.weight_decay,
+            weight_decay=self.hyperparameters.weight_decay,
             capturable=on_gpu,
             fused=on_gpu,
         )
 
     def _set_rate(self) -> None:
         """The learning rate of the current step: half a cosine over all steps of training."""
-        settings = self.settings
-        if settings.schedule == "constant":
+        hyperparameters = self.hyperparameters
+        if hyperparameters.schedule == "constant":
             return
-        first, last = settings.learning_rate, settings.final_learning_rate
-        done = self._counter[0] / (settings.epochs * self.batches.per_epoch)
+        first, last = hyperparameters.learning_rate, hyperparameters.final_learning_rate
+        done = self._counter[0] / (hyperparameters.epochs * self.batches.per_epoch)
         for group in self.optimiser.param_groups:
             group["lr"].copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
 
     def run(self, save: Callable[["GradientFit"], None], title: str) -> None:
         """Train until the last epoch, or until every fold has lost its patience."""
-        progress = Progress(title, self.settings.epochs, self.epoch)
-        while self.epoch < self.settings.epochs and self._going_on():
+        progress = Progress(title, self.hyperparameters.epochs, self.epoch)
+        while self.epoch < self.hyperparameters.epochs and self._going_on():
             self.epoch += 1
-            phase = self.method.phase(self.settings, self.epoch)
-            if self.method.restarts(self.settings, self.epoch):
+            phase = self.method.phase(self.hyperparameters, self.epoch)
+            if self.method.restarts(self.hyperparameters, self.epoch):
                 self._forget_moments()
             for total in self._totals.values():
                 total.zero_()
             for step in range(self.batches.per_epoch):
                 number = (self.epoch - 1) * self.batches.per_epoch + step
                 self.method.before_step(
-                    self.stack, self.sources, self.settings, number, self.batches.per_epoch
+                    self.stack, self.sources, self.hyperparameters, number, self.batches.per_epoch
                 )
                 self._replay(phase, partial(self._step, phase))
             self._epoch.fill_(self.epoch)
@@ -161,7 +163,7 @@ class GradientFit:
             {name: [values[index] for index in kept] for name, values in epoch.items()}
             for epoch in self.history
         ]
-        self._meet_subjects()
+        self._rebuild_tables()
 
     def _forget_moments(self) -> None:
         # In place: captured CUDA graphs keep pointing at the same memory.
@@ -181,11 +183,11 @@ class GradientFit:
             def loss(learnt: State, buffers: State, batch: Batch, phase: str = phase) -> Any:
                 return single({**learnt, **fixed}, buffers, batch, phase)
 
-            return self.method.gradient(self.settings, loss, learnt, buffers, Batch(*batch))
+            return self.method.gradient(self.hyperparameters, loss, learnt, buffers, Batch(*batch))
 
         self._set_rate()
         index, label, site = self.batches.take(self._counter)
-        half = self.settings.precision == "bfloat16"
+        half = self.hyperparameters.precision == "bfloat16"
         with torch.autocast(self.problem.device.type, torch.bfloat16, enabled=half):
             gradients, (value, logs) = vmap(gradient)(
                 learnt,
@@ -210,7 +212,7 @@ class GradientFit:
     @torch.no_grad()
     def _select(self) -> None:
         """Score the validation groups; keep the state of every fold that has improved."""
-        settings, epoch = self.settings, self._epoch
+        hyperparameters, epoch = self.hyperparameters, self._epoch
         rows = torch.where(self.sources.site < 0, -1, self.sources.rows)
         self.method.before_selection(self.stack, self.features, rows)
         index = self._validation.index
@@ -222,16 +224,16 @@ class GradientFit:
             parts.append(part if folds is None else functional.pad(part, (0, 0, 0, 1))[places])
         self._groups.copy_(self._validation.groups(torch.cat(parts, dim=1)))
         self._auc.copy_(self._validation.mean(self._groups))
-        better = self.active & (self._auc > self.best_auc) & (epoch >= settings.first_epoch)
+        better = self.active & (self._auc > self.best_auc) & (epoch >= hyperparameters.first_epoch)
         for name, value in self.stack.persistent().items():
             mask = better.view(-1, *([1] * (value.dim() - 1)))
             self.best[name].copy_(torch.where(mask, value, self.best[name]))
         self.best_auc.copy_(torch.where(better, self._auc, self.best_auc))
         self.best_epoch.copy_(torch.where(better, epoch, self.best_epoch))
         self.last_epoch.copy_(torch.where(self.active, epoch, self.last_epoch))
-        if settings.patience:
-            waited = epoch - self.best_epoch.clamp(min=settings.first_epoch - 1)
-            self.active &= waited < settings.patience
+        if hyperparameters.patience:
+            waited = epoch - self.best_epoch.clamp(min=hyperparameters.first_epoch - 1)
+            self.active &= waited < hyperparameters.patience
 
     def _record(self) -> None:
         means = {name: total / self.batches.per_epoch for name, total in self._totals.items()}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from brio_core.methods.interface import Features, PathMethod
-from brio_core.system.residence import taken
+from brio_core.system.residence import gather
 from brio_core.system.threads import one_thread, spread
 from brio_core.training.problem import Fold, Problem
 from brio_core.training.results import FoldResult
@@ -55,5 +55,5 @@ def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterato
     shared = problem.shared_features
     for rows in subjects.split(SUBJECTS_AT_ONCE):
         tables = problem.inputs if shared is None else shared
-        chosen = taken(tables, rows)
+        chosen = gather(tables, rows)
         yield module.features(chosen) if shared is None else chosen

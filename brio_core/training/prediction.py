@@ -1,4 +1,4 @@
-"""A trained cell on scans that it has never seen: the full-scan series and nothing else."""
+"""A trained run on scans that it has never seen: the full-scan series and nothing else."""
 
 from collections.abc import Sequence
 from pathlib import Path

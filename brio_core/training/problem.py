@@ -1,4 +1,4 @@
-"""One training cell, ready on the device: cohort, folds, labels and names for randomness."""
+"""One training run, ready on the device: cohort, folds, labels and names for randomness."""
 
 import copy
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from brio_core.cohorts.cohort import Cohort, TrainRows, TrainView
-from brio_core.methods.hyperparameters import Settings
+from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features, Method, PathMethod, initialise
 from brio_core.methods.training_scans import Scans, Sources
 from brio_core.system.errors import BrioError
-from brio_core.system.residence import Table, half_of_free_memory, reside, tabulate, taken
+from brio_core.system.residence import Table, gather, half_of_free_memory, place_on_device, tabulate
 from brio_core.system.seeds import derive_seed
 
 # What a method may need of a subject that is too large to be held more than once.
@@ -69,7 +69,7 @@ class Problem:
         split: dict,
         folds: Sequence[Fold],
         method: type[Method],
-        settings: Settings,
+        hyperparameters: Hyperparameters,
         variant: str,
         seed: int,
         device: torch.device,
@@ -84,7 +84,7 @@ class Problem:
         self.label = np.asarray(split["label"], np.int64)
         self.folds = list(folds)
         self.method = method
-        self.settings = settings
+        self.hyperparameters = hyperparameters
         self.variant = variant
         self.seed = seed
         self.device = device
@@ -117,7 +117,7 @@ class Problem:
     def _scan_table(self, need: str) -> Table:
         if need == "bold":
             return self.scans.bold
-        return reside(self.cohort.fc, self.device, self._scan_budget)
+        return place_on_device(self.cohort.fc, self.device, self._scan_budget)
 
     @property
     def _scan_budget(self) -> int:
@@ -141,10 +141,10 @@ class Problem:
         if not (self.fits_paths and self.method.features_are_shared):
             return None
         n_rois, n_sites = self.cohort.fc.shape[-1], self.n_sites(self.folds[0])
-        module = self.method(self.settings, n_rois, n_sites).to(self.device)
+        module = self.method(self.hyperparameters, n_rois, n_sites).to(self.device)
 
         def make(rows: Tensor) -> Features:
-            return module.features(taken(self.inputs, rows))
+            return module.features(gather(self.inputs, rows))
 
         with torch.no_grad():
             return tabulate(make, len(self.cohort.subjects), 32, self.memory_budget, self.device)
@@ -155,10 +155,10 @@ class Problem:
         sources = Sources(
             self, [fold.train for fold in self.folds], [fold.block_length for fold in self.folds]
         )
-        found = self.method.share(sources, self.settings)
+        found = self.method.share(sources, self.hyperparameters)
         return {fold.name: mapping for fold, mapping in zip(self.folds, found)}
 
-    def words(self, fold: Fold, purpose: str) -> tuple[object, ...]:
+    def seed_key(self, fold: Fold, purpose: str) -> tuple[object, ...]:
         """The words that all randomness of a fold is derived from."""
         return (self.cohort.name, fold.name, self.variant, self.seed, purpose)
 
@@ -189,18 +189,18 @@ class Problem:
         view = self.view(fold)
 
         def build() -> Method:
-            module = self.method(self.settings, view.n_rois, view.n_sites).to(self.device)
+            module = self.method(self.hyperparameters, view.n_rois, view.n_sites).to(self.device)
             module.prepare(view)
             return module
 
-        return initialise(build, derive_seed(*self.words(fold, "initial weights")))
+        return initialise(build, derive_seed(*self.seed_key(fold, "initial weights")))
 
-    def trying(self, chosen: dict[str, Any]) -> "Problem":
-        """The same problem with other settings; scans on the device are shared."""
+    def with_hyperparameters(self, chosen: dict[str, Any]) -> "Problem":
+        """The same problem with other hyperparameters; scans on the device are shared."""
         if not chosen:
             return self
         other = copy.copy(self)
-        other.settings = replace(self.settings, **chosen)
+        other.hyperparameters = replace(self.hyperparameters, **chosen)
         for made_with_settings in ("shared_features", "shared_statistics"):
             other.__dict__.pop(made_with_settings, None)
         return other
@@ -208,17 +208,20 @@ class Problem:
     def restored(self, fold: Fold, state: dict[str, Tensor], chosen: dict[str, Any]) -> Method:
         """The module of a fold with a stored state, in evaluation mode."""
         if self.method.needs_population:
-            module = self.trying(chosen).module(fold)
+            module = self.with_hyperparameters(chosen).module(fold)
         else:
-            settings, n_rois = replace(self.settings, **chosen), self.cohort.fc.shape[-1]
-            module = self.method(settings, n_rois, self.n_sites(fold)).to(self.device)
+            hyperparameters, n_rois = (
+                replace(self.hyperparameters, **chosen),
+                self.cohort.fc.shape[-1],
+            )
+            module = self.method(hyperparameters, n_rois, self.n_sites(fold)).to(self.device)
         module.load_state_dict(state)
         return module.eval()
 
     def stack_key(self, fold: Fold) -> tuple[int, int]:
         """Folds with equal keys have equal shapes and can train together."""
         frames = self.cohort.series.frames[fold.train]
-        return self.n_sites(fold), self.method.scan_length(self.settings, frames)
+        return self.n_sites(fold), self.method.scan_length(self.hyperparameters, frames)
 
     def n_sites(self, fold: Fold) -> int:
         """Number of training sites of a fold."""

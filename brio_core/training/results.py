@@ -1,4 +1,4 @@
-"""What a finished cell leaves behind: predictions, history, models, meta."""
+"""What a finished run leaves behind: predictions, history, models, meta."""
 
 import csv
 import gzip
@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from brio_core.methods import registry
-from brio_core.methods.hyperparameters import Settings
+from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Method
 from brio_core.methods.stack import FoldStack
 from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic, write_text
-from brio_core.system.residence import taken
+from brio_core.system.residence import gather
 from brio_core.training.problem import Fold, Problem
 
 MODEL_FORMAT = "brio-models"
@@ -39,15 +39,15 @@ class FoldResult:
     epochs: int
     history: list[dict[str, float]]
     chosen: dict[str, Any] = field(default_factory=dict)
-    """Settings that the validation subjects of the fold have chosen, where several were tried."""
+    """What the validation subjects of the fold have chosen, where several values were tried."""
 
 
 @dataclass(frozen=True)
 class Models:
-    """Selected checkpoints of all folds of a cell."""
+    """Selected checkpoints of all folds of a run."""
 
     method: type[Method]
-    settings: Settings
+    hyperparameters: Hyperparameters
     n_rois: int
     names: tuple[str, ...]
     n_sites: tuple[int, ...]
@@ -61,8 +61,8 @@ class Models:
                 f"{self.method.name} answers by asking its training subjects, which a model file "
                 "does not hold; put the new scans into the cohort instead"
             )
-        settings = replace(self.settings, **self.chosen[fold])
-        module = self.method(settings, self.n_rois, self.n_sites[fold])
+        hyperparameters = replace(self.hyperparameters, **self.chosen[fold])
+        module = self.method(hyperparameters, self.n_rois, self.n_sites[fold])
         module.load_state_dict(self.states[fold])
         return module.eval()
 
@@ -79,7 +79,7 @@ def write_models(
         "format": MODEL_FORMAT,
         "version": MODEL_VERSION,
         "method": problem.method.name,
-        "settings": _plain(problem.settings),
+        "hyperparameters": _plain(problem.hyperparameters),
         "n_rois": problem.cohort.fc.shape[-1],
         "folds": [result.name for result in results],
         "n_sites": [problem.n_sites(fold) for fold in problem.folds],
@@ -123,10 +123,10 @@ def read_models(path: str | Path) -> Models:
             "delete it and train the cell again"
         ) from None
     method = registry.find(content["method"])
-    settings = method.Settings.of(content["settings"], str(path))
+    hyperparameters = method.Hyperparameters.of(content["hyperparameters"], str(path))
     return Models(
         method,
-        settings,
+        hyperparameters,
         content["n_rois"],
         tuple(content["folds"]),
         tuple(content["n_sites"]),
@@ -135,10 +135,10 @@ def read_models(path: str | Path) -> Models:
     )
 
 
-def _plain(settings: Settings) -> dict[str, Any]:
+def _plain(hyperparameters: Hyperparameters) -> dict[str, Any]:
     return {
         key: list(value) if isinstance(value, tuple) else value
-        for key, value in vars(settings).items()
+        for key, value in vars(hyperparameters).items()
     }
 
 
@@ -167,7 +167,7 @@ def write_predictions(
 def write_history(path: Path, results: Sequence[FoldResult]) -> None:
     """Write history.csv: one row per fold and epoch; what was not logged is left empty.
 
-    Settings that validation has chosen differ between folds, and with them what is logged.
+    Hyperparameters that validation has chosen differ between folds, and with them what is logged.
     """
     logged = dict.fromkeys(name for result in results for name in result.history[0])
     names = ["validation_auc", *(name for name in logged if name != "validation_auc")]
@@ -214,6 +214,6 @@ def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) ->
     parts = []
     device = next(itertools.chain(module.parameters(), module.buffers())).device
     for index in torch.as_tensor(rows, device=device).split(256):
-        logits = module.logits(module.features(taken(inputs, index)))
+        logits = module.logits(module.features(gather(inputs, index)))
         parts.append(logits.double().cpu().numpy())
     return np.concatenate(parts) if parts else np.zeros(0)

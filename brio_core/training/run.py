@@ -1,4 +1,4 @@
-"""From the files of a cohort to the files of a trained cell."""
+"""From the files of a cohort to the files of a trained run."""
 
 import platform
 import time
@@ -59,16 +59,18 @@ def run_cell(
     """
     started, begun = datetime.now(UTC), time.perf_counter()
     method = registry.find(params["method"])
-    settings = method.Settings.of(params["settings"], f"method {params['method']!r}")
+    hyperparameters = method.Hyperparameters.of(
+        params["hyperparameters"], f"method {params['method']!r}"
+    )
     chosen = choose_device(device, allow_cpu)
-    make_deterministic(chosen, params["settings"].get("precision", "float32"))
+    make_deterministic(chosen, params["hyperparameters"].get("precision", "float32"))
     cohort = Cohort.load(cohort_dir)
     split = read_split(split_path)
     block_length = read_json(block_length_path, "split_checksum", "folds")
     folds = read_folds(cohort, split, block_length)
     limit = None if memory_mb is None else memory_mb * 10**6
     problem = Problem(
-        cohort, split, folds, method, settings, variant, seed, chosen, memory_limit=limit
+        cohort, split, folds, method, hyperparameters, variant, seed, chosen, memory_limit=limit
     )
 
     def checkpoints(problem: Problem) -> Checkpoints:
@@ -94,7 +96,7 @@ def run_cell(
         "label": params["label"],
         "group": params["group"],
         "seed": seed,
-        "settings": params["settings"],
+        "hyperparameters": params["hyperparameters"],
         "split_checksum": split["checksum"],
         "inputs": input_checksums(cohort_dir, block_length_path),
         "code": code,
@@ -117,11 +119,13 @@ def run_cell(
 
 
 def _values_to_try(method: type[Method], params: dict[str, Any]) -> dict[str, list]:
-    """The values of settings that every fold's validation subjects choose from, type-checked."""
+    """The values that every fold's validation subjects choose from, type-checked."""
     where = f"method {params['method']!r}, search"
 
     def typed(key: str, value: Any) -> Any:
-        return getattr(method.Settings.of({**params["settings"], key: value}, where), key)
+        return getattr(
+            method.Hyperparameters.of({**params["hyperparameters"], key: value}, where), key
+        )
 
     return {
         key: [typed(key, value) for value in values]
@@ -142,7 +146,9 @@ def _fold_records(
             "validation_auc": result.validation_auc,
             "epochs": result.epochs,
             # Methods may raise it; what is fitted along a path has none.
-            "first_epoch": getattr(problem.trying(result.chosen).settings, "first_epoch", None),
+            "first_epoch": getattr(
+                problem.with_hyperparameters(result.chosen).hyperparameters, "first_epoch", None
+            ),
             "seconds_per_epoch": round(training_seconds / epochs, 6),
             "chosen": result.chosen,
         }
@@ -152,7 +158,7 @@ def _fold_records(
 
 def _count_parameters(problem: Problem) -> int:
     module = problem.method(
-        problem.settings, problem.cohort.fc.shape[-1], problem.n_sites(problem.folds[0])
+        problem.hyperparameters, problem.cohort.fc.shape[-1], problem.n_sites(problem.folds[0])
     )
     return sum(parameter.numel() for parameter in module.parameters())
 

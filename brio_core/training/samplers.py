@@ -5,25 +5,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from brio_core.methods.hyperparameters import GradientSettings
+from brio_core.methods.hyperparameters import GradientHyperparameters
 
 
-def steps_per_epoch(settings: GradientSettings, sizes: Sequence[int], n_cells: int) -> int:
+def steps_per_epoch(
+    hyperparameters: GradientHyperparameters, sizes: Sequence[int], n_cells: int
+) -> int:
     """One number for all folds of a split file: the largest training set is seen about once."""
-    if settings.sampler == "everyone":
+    if hyperparameters.sampler == "everyone":
         return 1
-    batch = settings.batch_size
-    if settings.sampler == "balanced":
-        batch = n_cells * settings.subjects_per_cell
-    if settings.sampler == "sites":
-        batch = min(n_cells, 2 * settings.sites_per_batch) * settings.subjects_per_cell
-    if settings.sampler == "episodes":
-        batch = min(n_cells // 2, settings.sites_per_batch) * settings.subjects_per_site
+    batch = hyperparameters.batch_size
+    if hyperparameters.sampler == "balanced":
+        batch = n_cells * hyperparameters.subjects_per_site_class
+    if hyperparameters.sampler == "sites":
+        batch = (
+            min(n_cells, 2 * hyperparameters.sites_per_batch)
+            * hyperparameters.subjects_per_site_class
+        )
+    if hyperparameters.sampler == "episodes":
+        batch = (
+            min(n_cells // 2, hyperparameters.sites_per_batch) * hyperparameters.subjects_per_site
+        )
     return max(1, math.ceil(max(sizes) / batch))
 
 
 def schedule(
-    settings: GradientSettings,
+    hyperparameters: GradientHyperparameters,
     site: np.ndarray,
     label: np.ndarray,
     n_steps: int,
@@ -42,21 +49,21 @@ def schedule(
     ``everyone`` takes all subjects in their order, and stand-ins up to the size of the ``largest``
     training set.
     """
-    if settings.sampler == "shuffled":
-        return _stream(np.arange(len(site)), n_steps, settings.batch_size, generator)
-    if settings.sampler == "everyone":
+    if hyperparameters.sampler == "shuffled":
+        return _stream(np.arange(len(site)), n_steps, hyperparameters.batch_size, generator)
+    if hyperparameters.sampler == "everyone":
         absent = max(0, largest - len(site))
         return np.tile(np.r_[np.arange(len(site)), np.full(absent, ~0)], (n_steps, 1))
-    if settings.sampler == "sites":
-        return _sites(settings, site, label, n_steps, generator)
-    if settings.sampler == "episodes":
-        return _episodes(settings, site, n_steps, generator)
+    if hyperparameters.sampler == "sites":
+        return _sites(hyperparameters, site, label, n_steps, generator)
+    if hyperparameters.sampler == "episodes":
+        return _episodes(hyperparameters, site, n_steps, generator)
     cells = [
         np.flatnonzero((site == here) & (label == side))
         for here in np.unique(site)
         for side in (0, 1)
     ]
-    count = settings.subjects_per_cell
+    count = hyperparameters.subjects_per_site_class
     return np.concatenate([_stream(cell, n_steps, count, generator) for cell in cells], axis=1)
 
 
@@ -69,13 +76,13 @@ def _stream(
 
 
 def _sites(
-    settings: GradientSettings,
+    hyperparameters: GradientHyperparameters,
     site: np.ndarray,
     label: np.ndarray,
     n_steps: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    count, here = settings.subjects_per_cell, np.unique(site)
+    count, here = hyperparameters.subjects_per_site_class, np.unique(site)
     draws = []
     for one in here:
         at_site = np.flatnonzero(site == one)
@@ -89,22 +96,25 @@ def _sites(
     # (site, step, class and subject)
     by_site = np.stack(draws).reshape(len(here), 2, n_steps, count).swapaxes(1, 2)
     drawn = generator.permuted(np.tile(np.arange(len(here)), (n_steps, 1)), axis=1)
-    drawn = np.sort(drawn[:, : settings.sites_per_batch], axis=1)
+    drawn = np.sort(drawn[:, : hyperparameters.sites_per_batch], axis=1)
     return by_site[drawn, np.arange(n_steps)[:, None]].reshape(n_steps, -1)
 
 
 def _episodes(
-    settings: GradientSettings, site: np.ndarray, n_steps: int, generator: np.random.Generator
+    hyperparameters: GradientHyperparameters,
+    site: np.ndarray,
+    n_steps: int,
+    generator: np.random.Generator,
 ) -> np.ndarray:
     here = np.unique(site)
     drawn = generator.permuted(np.tile(np.arange(len(here)), (n_steps, 1)), axis=1)
-    drawn = drawn[:, : settings.sites_per_batch]
-    rows = np.empty((*drawn.shape, settings.subjects_per_site), np.int64)
+    drawn = drawn[:, : hyperparameters.sites_per_batch]
+    rows = np.empty((*drawn.shape, hyperparameters.subjects_per_site), np.int64)
     for number, one in enumerate(here):
         turns = drawn == number
         members = np.flatnonzero(site == one)
         # A site goes on where it stopped when it was drawn last.
-        rows[turns] = _stream(members, turns.sum(), settings.subjects_per_site, generator)
+        rows[turns] = _stream(members, turns.sum(), hyperparameters.subjects_per_site, generator)
     return rows.reshape(n_steps, -1)
 
 

@@ -1,4 +1,4 @@
-"""Train one cell: all folds of a cohort, protocol, variant and seed, in one process."""
+"""Train one run: all folds of a cohort, protocol, variant and seed, in one process."""
 
 import gc
 import hashlib
@@ -40,7 +40,7 @@ def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
 
 
 def make_deterministic(device: torch.device, precision: str) -> None:
-    """Same input, same bytes: deterministic kernels; TF32 only if the settings say so."""
+    """Same input, same bytes: deterministic kernels; TF32 only if the hyperparameters say so."""
     torch.use_deterministic_algorithms(True)
     # No result depends on memory that was never written; filling it costs a tenth of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -51,7 +51,7 @@ def make_deterministic(device: torch.device, precision: str) -> None:
 
 
 class Checkpoints:
-    """Unfinished work of a cell, kept beside its results and removed when they are written."""
+    """Unfinished work of a run, kept beside its results and removed when they are written."""
 
     def __init__(self, folder: Path, fingerprint: str, seconds: float) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Checkpoints:
         write_tensors(self._path(names), {"fingerprint": self._fingerprint, **content})
 
     def load(self, names: list[str], device: torch.device) -> dict | None:
-        """What an earlier run of the very same cell has left for these folds."""
+        """What an earlier run of the very same run has left for these folds."""
         try:
             content = torch.load(self._path(names), map_location=device, weights_only=True)
         except Exception:
@@ -91,7 +91,7 @@ def fingerprint(problem: Problem, split: dict, code: str) -> str:
     parts = {
         "split": split["checksum"],
         "method": problem.method.name,
-        "settings": asdict(problem.settings),
+        "hyperparameters": asdict(problem.hyperparameters),
         "variant": problem.variant,
         "seed": problem.seed,
         "device": problem.device.type,
@@ -104,7 +104,7 @@ def fingerprint(problem: Problem, split: dict, code: str) -> str:
 
 @dataclass(frozen=True)
 class Try:
-    """Settings that were tried for all folds, and the mean of their best validation AUCs."""
+    """Hyperparameters that were tried for all folds, and the mean of their best validation AUCs."""
 
     chosen: dict[str, Any]
     validation_auc: float
@@ -128,7 +128,7 @@ def search(
     best: list[FoldResult] = []
     tries = []
     for chosen in combinations(values):
-        here = problem.trying(chosen)
+        here = problem.with_hyperparameters(chosen)
         results = train(here, checkpoints(here), group_size)
         results = [replace(result, chosen=chosen) for result in results]
         tries.append(Try(chosen, fmean(result.validation_auc for result in results)))
@@ -178,7 +178,7 @@ def _train_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) 
         if len(group) == 1:
             raise BrioError(
                 f"fold {group[0].name!r} alone does not fit into the memory of "
-                f"{torch.cuda.get_device_name()}; use a larger GPU or smaller settings"
+                f"{torch.cuda.get_device_name()}; use a larger GPU or smaller hyperparameters"
             ) from None
     # Outside the handler, so that the failed attempt's tensors are free.
     _free_memory(problem.device)
@@ -210,6 +210,6 @@ def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) ->
     title = f"{problem.variant} seed {problem.seed}, {len(group)} folds"
     fit.run(lambda fit: checkpoints.save(names, fit.snapshot()), title)
     results = fit.results()
-    # A quarter of what going on would need: other groups and settings may be left to train.
+    # A quarter of what going on would need: other groups and hyperparameters may be left to train.
     checkpoints.save(names, {"results": [vars(result) for result in results]}, always=True)
     return results

@@ -206,7 +206,7 @@ def test_profile_table_of_a_numbered_cohort_shows_names(tmp_path, run_cohort):
     prefix = tmp_path / "profile"
     done = run_program(
         "roi_table", "--diagnostics", *folders, "--experiment", '{"title": "T", "caption": "C"}',
-        "--planned", json.dumps({"settings": [["lab", "loso"]]}), "--out-prefix", prefix,
+        "--planned", json.dumps({"pairs": [["lab", "loso"]]}), "--out-prefix", prefix,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     with open(prefix.with_suffix(".csv"), newline="") as stream:

@@ -21,7 +21,7 @@ def test_diagnose_and_predict_from_the_command_line(trained_demo_cell, run_scrip
         "--out-dir", tmp_path / "diagnostics",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    records = list(csv.DictReader((tmp_path / "diagnostics/cells.csv").open()))
+    records = list(csv.DictReader((tmp_path / "diagnostics/folds.csv").open()))
     stored = list(csv.DictReader((folder / "predictions.csv").open()))
     assert {record["fold"] for record in records} == {row["fold"] for row in stored}
     assert all(float(record["site_discrepancy"]) > 0 for record in records)

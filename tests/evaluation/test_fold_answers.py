@@ -11,7 +11,7 @@ from brio_core.evaluation.diagnostics.fold import FoldData, diagnose_fold
 from brio_core.evaluation.diagnostics.reestimates import Reestimates
 from brio_core.evaluation.diagnostics.shared_features import SharedFeatures
 from brio_core.methods.training_scans import Scans
-from brio_core.system.residence import taken
+from brio_core.system.residence import gather
 from tests.evaluation.test_diagnostics import SETTINGS
 
 
@@ -81,7 +81,7 @@ def test_linear_models_answer_on_several_threads(monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert all(map(torch.equal, found[1], found[2])), "the same bytes"
-    whole = module.represent(module.features(taken(problem.inputs, torch.as_tensor(fold.train))))
+    whole = module.represent(module.features(gather(problem.inputs, torch.as_tensor(fold.train))))
     torch.testing.assert_close(found[1][0][:, 0], whole.double())
 
 

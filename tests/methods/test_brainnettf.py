@@ -6,7 +6,7 @@ import yaml
 from synthetic import METHODS, make_problem, settings_of
 from torch.nn import functional
 
-from brio_core.methods.brainnettf.method import BrainNetTf, BrainNetTfSettings
+from brio_core.methods.brainnettf.method import BrainNetTf, BrainNetTfHyperparameters
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.mixup import Blend, draw_blend, mix
 from brio_core.system.errors import BrioError
@@ -15,7 +15,7 @@ from brio_core.training.gradient import GradientFit
 
 def full_settings(**overrides):
     presets = yaml.safe_load((METHODS / "brainnettf.yaml").read_text())["presets"]
-    return BrainNetTfSettings.of({**presets["common"], **overrides}, "brainnettf")
+    return BrainNetTfHyperparameters.of({**presets["common"], **overrides}, "brainnettf")
 
 
 def random_fc(n_rois, batch=3):

@@ -29,7 +29,7 @@ def trained():
     kept = {}
 
     def keep(fit):
-        if fit.epoch == fit.settings.warmup_epochs:
+        if fit.epoch == fit.hyperparameters.warmup_epochs:
             kept.update({name: value.clone() for name, value in fit.stack.parameters.items()})
 
     run.run(keep, "test")
@@ -38,7 +38,7 @@ def trained():
 
 def slow_logit(module, fc):
     """One subject, loops and float64, straight from the equations."""
-    settings = module.settings
+    settings = module.hyperparameters
     support, fc = module.support.numpy(), fc.double().numpy()
     state = {name: value.detach().double().numpy() for name, value in module.named_parameters()}
     p = len(fc)
@@ -102,7 +102,7 @@ def test_contributions_add_up_to_the_logit(trained):
     run, _ = trained
     module = single(run, 1)
     features = module.features(run.problem.inputs)
-    total = module.contributions(features).sum(-1) / module.settings.factors**0.5
+    total = module.contributions(features).sum(-1) / module.hyperparameters.factors**0.5
     torch.testing.assert_close(total + module.head.bias, module.logits(features))
     assert (module.contributions(features).abs() <= module.classifier.norm(dim=-1) + 1e-5).all()
 
@@ -117,7 +117,7 @@ def test_assignment_is_frozen_after_warm_up_while_roi_embeddings_go_on(trained):
 
 def test_refresh_equals_qualification_of_explicit_reestimates(trained):
     run, _ = trained
-    problem, method, settings = run.problem, run.method, run.settings
+    problem, method, settings = run.problem, run.method, run.hyperparameters
     run.sources.refresh.fill_(5)
     method.refresh(run.stack, run.sources, settings)
     for index in (0, 3):
@@ -185,7 +185,7 @@ def test_folds_with_other_block_lengths_get_other_reestimates():
         ]
         run = GradientFit(problem, folds, BUDGET)
         run.stack.buffers["anchored"].copy_(run.stack.call("assign"))
-        run.method.refresh(run.stack, run.sources, run.settings)
+        run.method.refresh(run.stack, run.sources, run.hyperparameters)
         fits.append(run.stack.buffers["strength_matrix"].clone())
     assert torch.equal(fits[0][0], fits[1][0])
     assert not torch.equal(fits[0][1], fits[1][1])

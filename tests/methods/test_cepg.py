@@ -126,7 +126,7 @@ def test_gap_freezes_the_site_head_in_the_penalty_and_trains_it_on_constants():
 def test_grl_turns_the_encoder_against_the_adversary():
     module, _ = make(guide="grl", lambda_environment=0.0)
     members = membership(SITE, SITES)
-    shared = torch.randn(len(SITE), module.settings.hidden, requires_grad=True)
+    shared = torch.randn(len(SITE), module.hyperparameters.hidden, requires_grad=True)
     module.progress.fill_(0.3)
     told, _ = module.grl(shared, None, LABEL, members)
     (reversed_slope,) = torch.autograd.grad(told, shared)

@@ -73,7 +73,7 @@ def test_small_sites_are_harmless(represented):
 def test_the_backbone_is_that_of_gcn():
     problem, _ = make_problem("coral")
     module = problem.module(problem.folds[0])
-    plain = Gcn(problem.settings, problem.cohort.fc.shape[-1], 3)
+    plain = Gcn(problem.hyperparameters, problem.cohort.fc.shape[-1], 3)
     assert module.state_dict().keys() == plain.state_dict().keys()
     assert Coral.represent is Gcn.represent and Coral.logits is Gcn.logits
 
@@ -101,7 +101,9 @@ def test_a_strong_penalty_makes_it_smaller():
 @pytest.mark.parametrize("sampler", ["shuffled", "balanced", "sites"])
 def test_any_sampler_will_do(sampler):
     # Four subjects per class cannot fill eight places: half of a batch of sites are stand-ins.
-    problem, _ = make_problem("coral", folds=slice(0, 1), sampler=sampler, subjects_per_cell=8)
+    problem, _ = make_problem(
+        "coral", folds=slice(0, 1), sampler=sampler, subjects_per_site_class=8
+    )
     run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
     assert bool(run.batches._present.all()) == (sampler != "sites")
     run.run(lambda _: None, "test")

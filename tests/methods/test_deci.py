@@ -59,7 +59,7 @@ def test_drifts_cycles_and_the_rest_add_up_to_the_embedding(key):
 
 def test_drift_of_a_constant_row_at_first():
     module = make()
-    width = module.settings.hidden
+    width = module.hyperparameters.hidden
     drift, _, _ = module.blocks[0](torch.full((ROIS, 1, width), 2.0).double(), None, 0)
     wanted = 2.0 * torch.arange(1, width + 1).double() / width
     torch.testing.assert_close(drift, wanted.expand(ROIS, 1, width))
@@ -91,7 +91,10 @@ def test_scans_of_any_length_and_constant_regions_share_a_batch():
     features["bold"][:, :, 0] = 0
     logits, represented = module.logits(features), module.represent(features)
     assert logits.shape == (3,)
-    assert represented.shape == (3, 2 * module.settings.hidden * module.settings.layers)
+    assert represented.shape == (
+        3,
+        2 * module.hyperparameters.hidden * module.hyperparameters.layers,
+    )
     assert torch.isfinite(represented).all()
     assert torch.equal(logits, module.logits(features))
 

@@ -144,7 +144,7 @@ def test_the_phases_differ_by_the_swapped_loss():
     apart, logs = module.loss(batch, APART)
     assert logs["swapped"] == 0
     both, logs = module.loss(batch, SWAPPED)
-    torch.testing.assert_close(both, apart + module.settings.lambda_swap * logs["swapped"])
+    torch.testing.assert_close(both, apart + module.hyperparameters.lambda_swap * logs["swapped"])
 
 
 @pytest.mark.parametrize("options", [{"node_mask": False}, {"weight": "batch"}])

@@ -73,7 +73,7 @@ def test_attention_is_permutation_equivariant():
     module, features = make()
     order = torch.randperm(ROIS, generator=torch.Generator().manual_seed(2))
     mask = EdgeLists.of(features).mask.bool()
-    edges = list_edges(mask[:, order][:, :, order], module.settings.density)
+    edges = list_edges(mask[:, order][:, :, order], module.hyperparameters.density)
     # Generic node features: rows move, columns stay.
     moved = {"nodes": features["nodes"][:, order], **edges._asdict()}
     wanted = attention_of(module, features)[:, order][:, :, order]
@@ -87,7 +87,7 @@ def test_full_attention_is_the_plain_gin(edge_weight):
     edges = EdgeLists.of(features)
     ones = torch.ones(SUBJECTS, 2, edges.pairs.shape[-1] // 2)
     forced = module.attended(features, edges, edges.mask, ones)
-    plain = subject_graph(features["nodes"], module.settings.density).float()
+    plain = subject_graph(features["nodes"], module.hyperparameters.density).float()
     if edge_weight == "abs":
         plain = plain * features["nodes"].abs()
     assert torch.equal(

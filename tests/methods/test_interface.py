@@ -38,7 +38,7 @@ def same_state(one, other):
 class TestMethod:
     def test_presets_are_complete(self, name):
         presets = yaml.safe_load((CONFIG / f"{name}.yaml").read_text())["presets"]
-        settings = registry.find(name).Settings
+        settings = registry.find(name).Hyperparameters
         settings.of(presets["common"], name)
         settings.of({**presets["common"], **presets.get("published", {})}, name)
 
@@ -147,7 +147,7 @@ class TestGradientMethod:
         problem, _ = make_problem(name)
         run = GradientFit(problem, problem.folds[:1], memory_budget=1 << 30)
         index, label, site = run.batches.take(torch.tensor([0]))
-        phase = run.method.phase(problem.settings, 1)
+        phase = run.method.phase(problem.hyperparameters, 1)
         batch = Batch(
             {key: value[0] for key, value in run.features.gather(index).items()},
             label[0],

@@ -73,7 +73,7 @@ def test_without_weight_it_is_the_mean_risk_over_sites():
     ours = trained(fit(penalty_weight=0.0))
     for name, value in plain.stack.state().items():
         assert torch.equal(value, ours.stack.state()[name])
-    assert not Irm.restarts(problem.settings, 3)
+    assert not Irm.restarts(problem.hyperparameters, 3)
 
 
 def test_one_logit_and_two_logits_agree(logits):
@@ -91,7 +91,7 @@ def test_one_logit_and_two_logits_agree(logits):
 def test_the_dummy_classifier_is_never_trained():
     """It has no place among the parameters, hence none in the optimiser, and so stays 1."""
     run = trained(fit())
-    plain = Gcn(run.settings, run.problem.cohort.fc.shape[-1], 3)
+    plain = Gcn(run.hyperparameters, run.problem.cohort.fc.shape[-1], 3)
     names = [name for name, _ in plain.named_parameters()]
     assert list(run.stack.parameters) == names
     assert len(run.optimiser.state) == len(names)

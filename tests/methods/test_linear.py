@@ -140,7 +140,7 @@ class TestLinearConfounds:
     def test_it_equals_scikit_learn(self):
         linear_model = pytest.importorskip("sklearn.linear_model")
         problem, _ = make_problem("linear-confounds")
-        fold, strengths = problem.folds[0], problem.settings.penalties
+        fold, strengths = problem.folds[0], problem.hyperparameters.penalties
         for point in (0, 3, len(strengths) - 1):
             module = fitted(problem, point)
             represented = module.represent(problem.inputs).double().numpy()
@@ -156,7 +156,7 @@ class TestLinearConfounds:
 def test_correlation_equals_a_pipeline_of_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
     problem, _ = make_problem("linear-correlation")
-    fold, strengths = problem.folds[0], problem.settings.penalties
+    fold, strengths = problem.folds[0], problem.hyperparameters.penalties
     edges = edges_of(problem)
     edges = (edges - edges[fold.train].mean(0)) / edges[fold.train].std(0)
     for point in (0, 3, len(strengths) - 1):
@@ -171,7 +171,7 @@ def test_tangent_equals_a_pipeline_of_nilearn_and_scikit_learn():
     connectome = pytest.importorskip("nilearn.connectome")
     linear_model = pytest.importorskip("sklearn.linear_model")
     problem, _ = make_problem("linear-tangent")
-    fold, strengths = problem.folds[0], problem.settings.penalties
+    fold, strengths = problem.folds[0], problem.hyperparameters.penalties
     series = [problem.cohort.series.scan(row) for row in range(len(problem.cohort.subjects))]
     series = [((scan - scan.mean(0)) / scan.std(0)).astype(float) for scan in series]
     measure = connectome.ConnectivityMeasure(
@@ -192,7 +192,7 @@ def test_tangent_equals_a_pipeline_of_nilearn_and_scikit_learn():
 
 class TestLinearReestimation:
     def point(self, problem, penalty, power):
-        settings = problem.settings
+        settings = problem.hyperparameters
         at = settings.penalties.index(penalty) * len(settings.powers)
         return at + settings.powers.index(power)
 
@@ -237,7 +237,7 @@ class TestLinearReestimation:
             [1 / ((site == one) & (label == two)).sum() for one, two in zip(site, label)]
         )
         sample *= len(sample) / sample.sum()
-        for penalty in problem.settings.penalties:
+        for penalty in problem.hyperparameters.penalties:
             model = linear_model.Ridge(penalty, solver="cholesky")
             model.fit(design[train], 2.0 * label - 1, sample)
             module = fitted(problem, self.point(problem, penalty, power))
@@ -259,7 +259,7 @@ class TestLinearReestimation:
         assert module.scale.all()
 
     def test_no_point_penalises_more_than_an_earlier_one(self):
-        settings = make_problem("linear-reestimation")[0].settings
+        settings = make_problem("linear-reestimation")[0].hyperparameters
         grid = [(alpha, power) for alpha in settings.penalties for power in settings.powers]
         for index, (alpha, power) in enumerate(grid):
             for later_alpha, later_power in grid[index + 1 :]:
@@ -276,6 +276,6 @@ class TestLinearReestimation:
 
 def test_weights_count_as_parameters():
     module = registry.find("linear-correlation")(
-        make_problem("linear-correlation")[0].settings, 10, 3
+        make_problem("linear-correlation")[0].hyperparameters, 10, 3
     )
     assert sum(parameter.numel() for parameter in module.parameters()) == 46

@@ -35,7 +35,9 @@ def slow_reading(fc, support, reads):
 def support_of(problem, fold):
     fc, site = problem.cohort.fc, problem.cohort.site
     numbers = torch.as_tensor(np.unique(site[fold.train], return_inverse=True)[1])
-    return propagation_support(torch.as_tensor(fc[fold.train]), numbers, problem.settings.density)
+    return propagation_support(
+        torch.as_tensor(fc[fold.train]), numbers, problem.hyperparameters.density
+    )
 
 
 def logits(module, fc):
@@ -55,7 +57,7 @@ class TestReading:
     def test_it_equals_a_pipeline_of_scikit_learn(self, reads):
         linear_model = pytest.importorskip("sklearn.linear_model")
         problem, _ = make_problem("linear-correlation", reads=reads, density=0.4)
-        fold, strengths = problem.folds[1], problem.settings.penalties
+        fold, strengths = problem.folds[1], problem.hyperparameters.penalties
         support = support_of(problem, fold)
         assert 0 < support.sum() < support.numel() - len(support)
         values = slow_reading(problem.cohort.fc.astype(float), support.numpy(), reads)
@@ -110,7 +112,7 @@ class TestReading:
         problem, _ = make_problem("linear-correlation", reads=reads)
         fold = problem.folds[0]
         result = fit_path(problem, fold)
-        fresh = problem.method(problem.settings, problem.cohort.fc.shape[-1], 3)
+        fresh = problem.method(problem.hyperparameters, problem.cohort.fc.shape[-1], 3)
         fresh.load_state_dict(result.state)
         module = problem.module(fold)
         module.fit(result.selected_epoch - 1)

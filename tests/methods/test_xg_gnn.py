@@ -54,7 +54,7 @@ def step(module, batch):
     def loss(weights, buffers, batch, phase):
         return functional_call(module, (weights, buffers), ("loss", batch, phase))
 
-    return XgGnn.gradient(module.settings, loss, weights, buffers, batch)
+    return XgGnn.gradient(module.hyperparameters, loss, weights, buffers, batch)
 
 
 def slopes_of(module, batch, phase):
@@ -117,7 +117,7 @@ def test_the_trainer_applies_the_outer_optimiser_to_the_weights_of_before():
     run._step(OUTER)
     slopes = {name: value.grad for name, value in run.stack.parameters.items()}
     weights = {name: value.clone().requires_grad_() for name, value in before.items()}
-    s = problem.settings
+    s = problem.hyperparameters
     optimiser = torch.optim.Adam(weights.values(), lr=s.learning_rate, weight_decay=s.weight_decay)
     for name, value in weights.items():
         value.grad = slopes[name]
@@ -156,9 +156,9 @@ def test_any_number_of_sites_and_a_small_one_train(sites, inner):
     site = np.repeat(np.arange(sites), sizes)
     label = torch.as_tensor(np.arange(len(site)) % 2)
     generator = np.random.default_rng(0)
-    rows = schedule(module.settings, site, label.numpy(), 3, generator)
+    rows = schedule(module.hyperparameters, site, label.numpy(), 3, generator)
     assert rows.shape == (3, 10 * min(13, sites))
-    assert module.settings.inner_rows(rows.shape[1]) == 10 * inner
+    assert module.hyperparameters.inner_rows(rows.shape[1]) == 10 * inner
     batch = batch_of(module, len(rows[0]) // 10, 10, label[rows[0]])
     slopes, (value, logs) = step(module, batch)
     assert all(torch.isfinite(slope).all() for slope in slopes.values()) and value > 0

@@ -18,7 +18,7 @@ def train_job(variant, seed=0, **overrides):
     """What the workflow writes for a cell; the folder of results is called ``results``."""
     values = {"learning_rate": 3e-3, **overrides}
     settings = vars(settings_of("gcn", **values))
-    params = {"method": "gcn", "label": "GCN", "group": "General GNNs", "settings": settings}
+    params = {"method": "gcn", "label": "GCN", "group": "General GNNs", "hyperparameters": settings}
     folder = f"runs/toy/loso/{variant}/seed-{seed}"
     code = program_version("train", ["gcn"])
     inputs = [f"cohorts/toy/{name}" for name in ("participants.tsv", "series.h5", "fc.h5")]

@@ -68,7 +68,7 @@ def test_what_another_process_makes_is_waited_for_and_not_made_again(
     worker.run(300, lambda job: [])
     thread.join()
     assert done == ["train", "diagnose"] and not worker.waiting and not worker.failed
-    for name in ("cells.csv", "rois.csv"):
+    for name in ("folds.csv", "rois.csv"):
         path = f"results/{DIAGNOSTICS}/{name}"
         assert (tmp_path / path).read_bytes() == (worked / "there" / path).read_bytes()
 

@@ -176,13 +176,13 @@ run(lambda: run_together([[sys.executable, "-c", child]] * 3))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_are_passed_on(number):
-    def heed() -> None:
+    def reraise() -> None:
         # Tests that run under nohup inherit a SIGHUP that is ignored.
         signal.signal(number, signal.SIG_DFL)
 
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        cwd=ROOT, preexec_fn=heed,
+        cwd=ROOT, preexec_fn=reraise,
     )  # fmt: skip
     lines = [process.stdout.readline().split() for _ in range(3)]
     assert sorted(line[0] for line in lines) == ["[1]", "[2]", "[3]"]

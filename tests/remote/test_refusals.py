@@ -30,7 +30,10 @@ def change_meta(places, change, cell="gcn"):
         (lambda m: m | {"variant": "gat"}, "'variant' 'gat' instead of 'gcn'"),
         (lambda m: m | {"split_checksum": "0"}, "split_checksum"),
         (lambda m: m | {"code": "0"}, "'code' '0' instead of"),
-        (lambda m: m | {"settings": m["settings"] | {"hidden": 7}}, "another 'hidden' in"),
+        (
+            lambda m: m | {"hyperparameters": m["hyperparameters"] | {"hidden": 7}},
+            "another 'hidden' in",
+        ),
         (lambda m: m | {"inputs": m["inputs"] | {"fc.h5": "0"}}, "another 'fc.h5' in 'inputs'"),
         (lambda m: m | {"tries": m["tries"] * 2}, "another search"),
         (lambda m: m | {"code": "0", "accepted": {"code": m["code"]}}, "says itself that it was"),
@@ -73,8 +76,8 @@ def test_nothing_is_taken_while_snakemake_works(places, programs):
 
 def test_diagnostics_of_other_cells(places, programs):
     folder = places / "there/results/diagnostics/toy/loso/gcn/seed-0"
-    text = (folder / "cells.csv").read_text()
-    (folder / "cells.csv").write_text(text.replace("gcn,0,site0", "gcn,0,site9"))
+    text = (folder / "folds.csv").read_text()
+    (folder / "folds.csv").write_text(text.replace("gcn,0,site0", "gcn,0,site9"))
     with pytest.raises(BrioError, match=r"cells\.csv was made of another cell"):
         take(pack_as_it_is(places, [folder]), programs)
     assert not runs_at(places)

@@ -32,7 +32,7 @@ def test_everything_comes_back(places, programs, capsys):
     take([path], programs)
     assert "3 jobs taken, 0 were here already" in capsys.readouterr().out
     home, there = places / "home/results", places / "there/results"
-    for name in ("runs/toy/loso/gcn/seed-0/predictions.csv", f"{DIAGNOSTICS}/cells.csv"):
+    for name in ("runs/toy/loso/gcn/seed-0/predictions.csv", f"{DIAGNOSTICS}/folds.csv"):
         assert (home / name).read_bytes() == (there / name).read_bytes()
     assert not list(home.rglob("models.pt")) and not list(home.glob(".handover-*"))
     plan = prepare(Path("results/handover/jobs.json"), programs, Path("results/handover"))
@@ -103,7 +103,7 @@ def test_parts_can_be_taken_alone(places, programs):
     take(parts[1:2], programs)
     assert {Path(path).parts[-3] for path in runs_at(places)} == {"gcn-wide"}
     take([parts[2], parts[0]], programs)
-    assert (places / "home/results" / DIAGNOSTICS / "cells.csv").exists()
+    assert (places / "home/results" / DIAGNOSTICS / "folds.csv").exists()
 
 
 def test_older_results_give_way_with_their_models(places, programs):
@@ -129,7 +129,7 @@ def test_diagnostics_of_older_cells_give_way_too(places, programs):
     assert len(worker.waiting) == 2, "the other cell is still valid there, and so are its models"
     worker.run(300, lambda job: [])
     take(archive(places, programs), programs)
-    for name in ("cells.csv", "scan-length.csv"):
+    for name in ("folds.csv", "scan-length.csv"):
         path = f"{DIAGNOSTICS}/{name}"
         assert (home / path).read_bytes() == (there / "results" / path).read_bytes()
 

@@ -70,7 +70,7 @@ def write_diagnostics(
         for name, records in (tables[variant] | {"rois": rois}).items():
             _write_csv(folders[-1] / f"{name}.csv", records)
         meta = {"cohort": cohort_name, "protocol": "loso", "variant": variant, "seed": 0}
-        meta |= dict(zip(("method", "label", "group", "settings"), about))
+        meta |= dict(zip(("method", "label", "group", "hyperparameters"), about))
         (folders[-1] / "meta.json").write_text(json.dumps(meta))
     return folders
 

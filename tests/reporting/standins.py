@@ -85,7 +85,7 @@ def write_run(
         "label": label_text,
         "group": group,
         "seed": seed,
-        "settings": {"penalties": 7} if group == "Linear" else {"epochs": epochs},
+        "hyperparameters": {"penalties": 7} if group == "Linear" else {"epochs": epochs},
         "split_checksum": f"sha-{cohort_name}-{protocol}",
         "code": "0123456789abcdef",
         "versions": {"python": "3.11.2", "torch": "2.13.0", "brio_core": "0.1.0"},
@@ -195,7 +195,7 @@ def write_run_config(root: Path, methods=("brio", "gcn"), **settings) -> Path:
         values = method["presets"]["common"] | settings.get("overrides", {}).get(name, {})
         words = {key: method[key] for key in ("method", "label", "group")}
         search = method.get("search", {}) if settings.get("search") else {}
-        variants[name] = {**words, "settings": values, "search": search}
+        variants[name] = {**words, "hyperparameters": values, "search": search}
     config = filled({"cohorts": ["demo"], **settings}, schema("config"))
     datasets = {"demo": filled(dict(DATASET), schema("dataset"))}
     path = root / "run_config.yaml"

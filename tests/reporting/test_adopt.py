@@ -1,4 +1,4 @@
-"""Predictions of foreign code: taken over if they fit the split, named and refused if not."""
+"""Predictions of external code: taken over if they fit the split, named and refused if not."""
 
 import json
 
@@ -27,7 +27,7 @@ def split(tmp_path_factory):
     return tmp_path / "loso.json"
 
 
-def foreign_predictions(split, folder, change=lambda table: table):
+def external_predictions(split, folder, change=lambda table: table):
     """What a stranger would write, who has nothing but the plain split."""
     plain = pd.read_csv(split.with_suffix(".csv"))
     test = plain[plain["split"] == "test"]
@@ -57,9 +57,9 @@ def test_the_plain_split_is_the_split(split):
             assert members["subject"].tolist() == [content["subjects"][i] for i in fold[part]]
 
 
-def test_foreign_predictions_appear_in_tables_and_tests(split, tmp_path):
+def test_external_predictions_appear_in_tables_and_tests(split, tmp_path):
     root = tmp_path
-    path = foreign_predictions(split, root)
+    path = external_predictions(split, root)
     result = adopt(split, path, json.loads(split.read_text())["checksum"][:10])
     assert result.returncode == 0, result.stderr
     checksum = json.loads(split.read_text())["checksum"]
@@ -84,7 +84,7 @@ def test_foreign_predictions_appear_in_tables_and_tests(split, tmp_path):
     tested = pd.read_csv(root / "table.csv").query("score == 'auc'").set_index("variant")
     assert 0 < tested.loc["theirs", "p"] <= 1
     assert "Their method" in (root / "table.md").read_text()
-    planned = json.dumps({"settings": [["demo", "loso"]], "variants": []})
+    planned = json.dumps({"pairs": [["demo", "loso"]], "variants": []})
     costs = ("--summaries", summary, "--planned", planned, "--experiment", "{}")
     assert run_program("efficiency", *costs, "--out-prefix", root / "costs").returncode == 0
     text = (root / "costs.md").read_text()
@@ -104,7 +104,7 @@ def test_foreign_predictions_appear_in_tables_and_tests(split, tmp_path):
     ],
 )
 def test_what_does_not_fit_the_split_is_named(split, tmp_path, change, words):
-    path = foreign_predictions(split, tmp_path, change)
+    path = external_predictions(split, tmp_path, change)
     result = adopt(split, path)
     assert result.returncode == 1 and result.stderr.startswith("error: ")
     assert words in result.stderr and str(path) in result.stderr
@@ -112,12 +112,12 @@ def test_what_does_not_fit_the_split_is_named(split, tmp_path, change, words):
 
 
 def test_predictions_for_another_split_are_refused(split, tmp_path):
-    result = adopt(split, foreign_predictions(split, tmp_path), "0" * 64)
+    result = adopt(split, external_predictions(split, tmp_path), "0" * 64)
     assert result.returncode == 1 and "was made for the split 000000000000" in result.stderr
 
 
 def test_rows_of_other_parts_do_not_matter(split, tmp_path):
-    path = foreign_predictions(split, tmp_path)
+    path = external_predictions(split, tmp_path)
     table = pd.read_csv(path).assign(split="test")
     more = table.head(5).assign(split="validation", logit=9.0)
     pd.concat([table, more]).to_csv(path, index=False)

@@ -37,7 +37,7 @@ def checkpoint_table(root, folders, settings=(("demo", "loso"),), variants=(), *
     return run_program(
         "checkpoint_table", "--summaries", summary, "--runs", *folders,
         "--experiment", json.dumps({"title": "T", "caption": "C"} | words),
-        "--planned", json.dumps({"settings": settings, "variants": variants}),
+        "--planned", json.dumps({"pairs": settings, "variants": variants}),
         "--out-prefix", root / "checkpoints",
     )  # fmt: skip
 

@@ -150,7 +150,7 @@ def test_the_reader_is_told_what_sites_can_show(results):
 
 def test_what_was_not_run_says_so(results):
     gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
-    planned = json.dumps({"settings": [["demo", "loso"], ["far", "loso"]], "variants": [gat]})
+    planned = json.dumps({"pairs": [["demo", "loso"], ["far", "loso"]], "variants": [gat]})
     for program, files in (("comparison", ("--summaries", results / "loso.csv")),
                            ("site_scores", ())):  # fmt: skip
         command = (*files, "--sites", results / "loso-sites.csv", "--planned", planned)

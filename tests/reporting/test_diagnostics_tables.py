@@ -9,7 +9,7 @@ import pytest
 from tests.reporting.diagnosed import write_diagnostics
 from tests.reporting.standins import DATASET, run_program
 
-PLANNED = json.dumps({"settings": [["demo", "loso"], ["absent", "loso"]]})
+PLANNED = json.dumps({"pairs": [["demo", "loso"], ["absent", "loso"]]})
 HEADING = json.dumps({"title": "Title", "caption": "Caption."})
 
 
@@ -69,7 +69,7 @@ def test_stability_equals_a_recomputation(folders, tmp_path):
     rows, table = make("stability_table", folders, tmp_path / "table")
     means = {}
     for folder in folders:
-        cells = read(folder / "cells.csv")
+        cells = read(folder / "folds.csv")
         names = ("site_discrepancy", "predictive_variation", "test_auc")
         means[folder.parent.name] = [np.mean([float(r[name]) for r in cells]) for name in names]
     for row in rows:

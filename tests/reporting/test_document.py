@@ -111,7 +111,7 @@ def filled(tmp_path, sources):
         ("highest main-loso auc status='not run'", "not run"),
         ("count main-loso", "5"),
         ("count main-loso group=Ours", "3"),
-        ("count main-loso group=Foreign", "0"),
+        ("count main-loso group=External", "0"),
     ],
 )
 def test_numbers(filled, place, text):

@@ -170,7 +170,7 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
     """Spearman's rho, discordant pairs, mismatches and retention, counted again from the files."""
     stats = pytest.importorskip("scipy.stats")
     folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
-    rows = [row for one in folders for row in csv.DictReader((one / "cells.csv").open())]
+    rows = [row for one in folders for row in csv.DictReader((one / "folds.csv").open())]
     shown = [r for r in rows if r["variant"] in ("gcn", "brio", "brio-wo-qg-lambda0")]
     x, y = ([float(r[k]) for r in shown] for k in ("site_discrepancy", "predictive_variation"))
     wrong = total = 0
@@ -199,8 +199,8 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
 
 def at_seed(folder, seed):
     """Say that a diagnosed cell has another seed."""
-    cells = pd.read_csv(folder / "cells.csv")
-    cells.assign(seed=seed).to_csv(folder / "cells.csv", index=False)
+    cells = pd.read_csv(folder / "folds.csv")
+    cells.assign(seed=seed).to_csv(folder / "folds.csv", index=False)
 
 
 def test_linear_models_are_compared_with_every_seed(tmp_path):
@@ -235,7 +235,7 @@ def test_matched_setting_is_chosen_by_validation_among_positive_strengths(result
     from brio_core.reporting.figures.diagnostics import matched
 
     folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
-    rows = [row for one in folders for row in csv.DictReader((one / "cells.csv").open())]
+    rows = [row for one in folders for row in csv.DictReader((one / "folds.csv").open())]
     means = {
         name: np.mean([float(r["validation_auc"]) for r in rows if r["variant"] == name])
         for name in ("brio-wo-qg-lambda0.3", "brio-wo-qg-lambda1")

@@ -19,7 +19,7 @@ IRM, GSAT = ("IRM", "General OOD methods", 0.7), ("GSAT", "Graph OOD methods", 0
 def first_epoch_table(root, folders, variants=()):
     return run_program(
         "first_epoch_table", "--runs", *folders, "--experiment", "{}", "--planned",
-        json.dumps({"settings": [["demo", "loso"]], "variants": variants}),
+        json.dumps({"pairs": [["demo", "loso"]], "variants": variants}),
         "--out-prefix", root / "table",
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ def make_page(root, sites, title):
     for protocol in ("loso", "id", "loso-permuted-1"):
         runs = [write_run(root, variant, protocol=protocol, sites=sites) for variant in METHODS]
         summaries.append(root / f"{protocol}.csv")
-        cells.append(root / f"{protocol}.cells.json")
+        cells.append(root / f"{protocol}.runs.json")
         ok(
             "summarise", "--runs", *runs, "--experiment", "main", "--out", summaries[-1],
             "--sites", root / f"{protocol}.sites.csv", "--cells", cells[-1],
@@ -57,7 +57,7 @@ def make_page(root, sites, title):
     first = ("--summaries", summaries[0])
     ok("comparison", *first, *sites, *experiment, *named, "--out-prefix", root / "tables/test")
     ok("site_scores", *sites, *experiment, *named, "--out-prefix", root / "tables/site-scores")
-    planned = ("--planned", json.dumps({"settings": [["demo", "loso"]], "variants": []}))
+    planned = ("--planned", json.dumps({"pairs": [["demo", "loso"]], "variants": []}))
     paper = ROOT / "config/paper"
     ok(
         "efficiency", *first, "--paper", paper / "table_efficiency.csv", *experiment, *planned,
@@ -210,7 +210,7 @@ def test_same_inputs_give_the_same_page_from_folders_or_lists(results, page, tmp
 def test_a_missing_figure_is_named(results, tmp_path):
     root, arguments = results
     missing = [tmp_path / "none.png" if str(a).endswith("sites.png") else a for a in arguments]
-    cells = root / "loso.cells.json"
+    cells = root / "loso.runs.json"
     result = run_program("overview", *missing, "--runs", cells, "--out", tmp_path / "x.html")
     assert result.returncode == 1 and "none.png" in result.stderr
     assert result.stderr.startswith("error: ") and not (tmp_path / "x.html").exists()

@@ -36,7 +36,7 @@ def planned(variants, *settings):
          "change": {} if SCALES.get(v, 1) == 1 else {"block_length_scale": SCALES[v]}}
         for v in variants
     ]  # fmt: skip
-    return json.dumps({"settings": settings, "variants": words})
+    return json.dumps({"pairs": settings, "variants": words})
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def made(tmp_path_factory):
     ] + [{"variant": name, "method": name} for name in ("irm", "linear-tangent")]
     ok("search_table", "--summaries", summary, "--sites", sites, "--runs", *folders,
        "--experiment", json.dumps({"title": "T", "caption": "C"}),
-       "--planned", json.dumps({"settings": [["demo", "loso"]], "variants": variants}),
+       "--planned", json.dumps({"pairs": [["demo", "loso"]], "variants": variants}),
        "--out-prefix", root / "searches")  # fmt: skip
     rows = pd.read_csv(root / "searches.csv", keep_default_na=False).set_index("method")
     return root, rows

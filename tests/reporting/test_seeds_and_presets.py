@@ -100,7 +100,7 @@ def test_crossed_validation_prefers_a_preset(tmp_path):
         for name in ("gcn", "gat", "gin", "coral")
         for preset in ("", "-published")
     ] + [{"variant": "linear-correlation", "method": "linear-correlation"}]
-    planned = json.dumps({"settings": [["demo", "loso"]], "variants": variants})
+    planned = json.dumps({"pairs": [["demo", "loso"]], "variants": variants})
     ok("preset_table", "--summaries", summary, "--runs", *folders, *WORDS, "--planned", planned,
        "--out-prefix", prefix)  # fmt: skip
     rows = pd.read_csv(f"{prefix}.csv", keep_default_na=False).set_index("method")

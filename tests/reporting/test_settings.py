@@ -44,7 +44,7 @@ def test_all_that_the_paper_leaves_open_is_listed(rows):
         assert value == str(common[key]), key
     # What the paper leaves open by the project's own reading of it.
     assert {"reestimates", "refresh_interval", "warmup_epochs", "epochs", "epsilon", "lambda_env",
-            "sinkhorn_iterations", "subjects_per_cell"} <= set(found.index)  # fmt: skip
+            "sinkhorn_iterations", "subjects_per_site_class"} <= set(found.index)  # fmt: skip
     others = pd.read_csv(root / "others.csv", dtype=str)
     assert set(others["part"]) == {"GCN"}, "linear rows are not in the paper"
     assert {"seeds", "split_seed", "inclusion.min_frames"} <= set(table["choice"])

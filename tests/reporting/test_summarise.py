@@ -13,7 +13,7 @@ from tests.reporting.standins import METHODS, run_program, write_run
 def summarise(runs, out):
     return run_program(
         "summarise", "--runs", *runs, "--experiment", "main", "--out", out / "loso.csv",
-        "--sites", out / "loso.sites.csv", "--cells", out / "loso.cells.json",
+        "--sites", out / "loso.sites.csv", "--cells", out / "loso.runs.json",
     )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def test_rows_say_what_they_are(summary):
     assert rows["parameters"].tolist() == [25000, 25000, 277]
     assert rows["peak_memory_gb"].tolist() == [0.31] * 3
     assert rows["seconds_per_epoch"].tolist() == pytest.approx([0.08, 0.08, 0.002])
-    cells = json.loads((summary / "loso.cells.json").read_text())
+    cells = json.loads((summary / "loso.runs.json").read_text())
     assert len(cells) == 6 and {cell["epochs"] for cell in cells} == {30, None}
 
 

@@ -98,7 +98,7 @@ def test_what_was_not_run_says_so(results):
 
 def test_planned_cohorts_and_methods_without_results_say_so(results):
     gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
-    planned = {"settings": [["demo", "loso"], ["far", "loso"]], "variants": [gat]}
+    planned = {"pairs": [["demo", "loso"], ["far", "loso"]], "variants": [gat]}
     result = run_program(
         "tables", "--summaries", results / "summaries/loso.csv", "--experiment", EXPERIMENT,
         "--planned", json.dumps(planned), "--out-prefix", results / "planned",

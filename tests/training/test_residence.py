@@ -10,7 +10,7 @@ from torch import Tensor
 from brio_core.cohorts.cohort import TrainRows
 from brio_core.cohorts.stores import read_fc, read_series, write_fc, write_series
 from brio_core.methods import registry
-from brio_core.system.residence import half_of_free_memory, reside, rows_of, tabulate
+from brio_core.system.residence import half_of_free_memory, place_on_device, rows_of, tabulate
 from brio_core.training.trainer import Checkpoints, train
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -99,8 +99,8 @@ def test_memory_of_the_job_bounds_what_is_kept():
 @needs_cuda
 def test_a_table_beyond_the_budget_stays_on_the_host():
     array = torch.randn(50, 7, 3).numpy()
-    table = reside(array, torch.device("cuda"), array.nbytes - 1)
-    assert table.is_pinned() and reside(array, torch.device("cuda"), array.nbytes).is_cuda
+    table = place_on_device(array, torch.device("cuda"), array.nbytes - 1)
+    assert table.is_pinned() and place_on_device(array, torch.device("cuda"), array.nbytes).is_cuda
     index = torch.randint(50, (4, 5), device="cuda")
     assert torch.equal(rows_of(table, index), torch.as_tensor(array).cuda()[index])
 

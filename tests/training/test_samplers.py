@@ -19,7 +19,7 @@ def settings(**changes):
     values = {
         "sampler": "sites",
         "batch_size": 16,
-        "subjects_per_cell": PER_CLASS,
+        "subjects_per_site_class": PER_CLASS,
         "sites_per_batch": 3,
         "subjects_per_site": 10,
     }

@@ -84,8 +84,8 @@ def test_ties_go_to_the_earliest_eligible_epoch(tmp_path):
     results = train_all(problem, tmp_path)
     for result in results:
         scores = [epoch["validation_auc"] for epoch in result.history]
-        eligible = scores[problem.settings.first_epoch - 1 :]
-        expected = problem.settings.first_epoch + int(np.argmax(eligible))
+        eligible = scores[problem.hyperparameters.first_epoch - 1 :]
+        expected = problem.hyperparameters.first_epoch + int(np.argmax(eligible))
         assert result.selected_epoch == expected
 
 
@@ -145,11 +145,11 @@ def test_a_run_that_was_killed_after_folds_have_stopped_ends_alike(tmp_path):
 def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
     problem, _ = make_problem("gcn", epochs=3, first_epoch=1)
     values = {"learning_rate": [1e-5, 3e-2], "dropout": [0.0, 0.5]}
-    store = lambda here: training.Checkpoints(tmp_path, str(here.settings), 1e9)  # noqa: E731
+    store = lambda here: training.Checkpoints(tmp_path, str(here.hyperparameters), 1e9)  # noqa: E731
     results, tries = training.search(problem, values, store, None)
     assert [one.chosen for one in tries] == training.combinations(values)
     alone = [
-        train_all(problem.trying(one.chosen), tmp_path / str(number))
+        train_all(problem.with_hyperparameters(one.chosen), tmp_path / str(number))
         for number, one in enumerate(tries)
     ]
     for index, result in enumerate(results):
@@ -162,7 +162,9 @@ def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
 def test_folds_may_choose_settings_that_log_different_things(tmp_path):
     problem, _ = make_problem("cepg", folds=slice(0, 2))
     with_head, without = (
-        train_all(problem.trying({"lambda_environment": weight}), tmp_path / str(weight))
+        train_all(
+            problem.with_hyperparameters({"lambda_environment": weight}), tmp_path / str(weight)
+        )
         for weight in (1.0, 0.0)
     )
     write_history(tmp_path / "history.csv", [without[0], with_head[1]])
@@ -174,7 +176,9 @@ def test_the_first_epoch_that_settings_raise_is_recorded(tmp_path):
     problem, _ = make_problem("irm", folds=slice(0, 2), epochs=8, first_epoch=1, warmup_share=0.25)
     chosen = [{"penalty_weight": weight} for weight in (1.0, 10.0)]
     results = [
-        replace(train_all(problem.trying(one), tmp_path / str(number))[number], chosen=one)
+        replace(
+            train_all(problem.with_hyperparameters(one), tmp_path / str(number))[number], chosen=one
+        )
         for number, one in enumerate(chosen)
     ]
     records = _fold_records(problem, results, 1.0, 2)

@@ -30,7 +30,10 @@ def test_balanced_batches_hold_every_cell_equally_and_in_order():
     steps = schedule(settings, site, label, 20, np.random.default_rng(0))
     for batch in steps:
         cells = [
-            (s, c) for s in range(3) for c in (0, 1) for _ in range(settings.subjects_per_cell)
+            (s, c)
+            for s in range(3)
+            for c in (0, 1)
+            for _ in range(settings.subjects_per_site_class)
         ]
         assert [(site[row], label[row]) for row in batch] == cells
     # Small cells repeat, nobody is dropped.
@@ -47,7 +50,7 @@ def test_shuffled_batches_run_through_everybody_before_repeating():
 
 def test_steps_per_epoch_is_one_number_for_all_folds():
     assert steps_per_epoch(settings_of("gcn", batch_size=64), [880, 990, 850], 34) == 16
-    assert steps_per_epoch(settings_of("brio", subjects_per_cell=4), [880, 990, 850], 34) == 8
+    assert steps_per_epoch(settings_of("brio", subjects_per_site_class=4), [880, 990, 850], 34) == 8
 
 
 def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
@@ -103,7 +106,7 @@ def cell(tmp_path_factory):
     write_json(folder / "split.json", split)
     write_json(folder / "length.json", {"split_checksum": split["checksum"], "folds": lengths})
     settings = {**vars(settings_of("brio")), "epochs": 30}
-    params = {"method": "brio", "label": "BRIO", "group": "Ours", "settings": settings}
+    params = {"method": "brio", "label": "BRIO", "group": "Ours", "hyperparameters": settings}
     command = [
         sys.executable, ROOT / "scripts" / "train.py", "--cohort-dir", folder / "toy",
         "--split", folder / "split.json", "--block-length", folder / "length.json",

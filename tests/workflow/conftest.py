@@ -39,7 +39,7 @@ elif program == "handover":
 elif program == "document":
     files = [out["--out-dir"] / pathlib.Path(options["--templates"][0]).name]
 elif program == "diagnose":
-    files = [out["--out-dir"] / "cells.csv"]
+    files = [out["--out-dir"] / "folds.csv"]
 elif program == "train":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "history.csv", "models.pt")]
 elif "--out-prefix" in out:

@@ -28,7 +28,7 @@ def configuration(name: str = "config", **changes):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_shipped_configurations_are_valid(name):
-    settings = configuration(name).settings
+    settings = configuration(name).config
     assert set(settings) == set(schema("config")["properties"]), "defaults fill every key"
 
 
@@ -62,8 +62,8 @@ def test_repetition_times_by_site(elsewhere):
 
 def test_a_configuration_file_replaces_the_demo():
     """No value of config.yaml may reach a run that names another file."""
-    assert configuration("paper").settings["overrides"] == {}
-    assert configuration("paper").settings["device"] == "auto"
+    assert configuration("paper").config["overrides"] == {}
+    assert configuration("paper").config["device"] == "auto"
 
 
 def test_settings_come_in_this_order(elsewhere):
@@ -82,7 +82,7 @@ def test_settings_come_in_this_order(elsewhere):
         "method": "mine",
         "label": "M5",
         "group": "Ours",
-        "settings": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
+        "hyperparameters": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
         "search": {},
     }
 
@@ -90,7 +90,7 @@ def test_settings_come_in_this_order(elsewhere):
 def test_the_resolved_configuration_can_be_written():
     resolved = configuration("paper").resolved()
     assert yaml.safe_load(yaml.safe_dump(resolved)) == resolved
-    assert resolved["variants"]["brio-k16"]["settings"]["reestimates"] == 16
+    assert resolved["variants"]["brio-k16"]["hyperparameters"]["reestimates"] == 16
 
 
 def test_presets_state_exactly_the_settings_of_the_code():
@@ -98,18 +98,20 @@ def test_presets_state_exactly_the_settings_of_the_code():
 
     for preset in ("common", "published"):
         resolved = configuration("abide", preset=preset)
-        for method in resolved.settings["methods"]:
-            settings = registry.find(method).Settings
+        for method in resolved.config["methods"]:
+            settings = registry.find(method).Hyperparameters
             for variant in (method, *resolved.methods[method]["variants"]):
-                settings.of(resolved.train_params(variant)["settings"], variant)
+                settings.of(resolved.train_params(variant)["hyperparameters"], variant)
 
 
 def test_the_demo_changes_settings_to_valid_ones():
     from brio_core.methods import registry
 
     resolved = configuration()
-    for method in resolved.settings["methods"]:
-        registry.find(method).Settings.of(resolved.train_params(method)["settings"], method)
+    for method in resolved.config["methods"]:
+        registry.find(method).Hyperparameters.of(
+            resolved.train_params(method)["hyperparameters"], method
+        )
 
 
 def test_planned_methods_have_no_code():
@@ -155,9 +157,9 @@ def test_every_trained_method_has_as_many_tries():
     resolved = configuration("abide")
     trained = {name: method for name, method in resolved.methods.items() if method["gpu"]}
     for name, method in resolved.methods.items():
-        settings, search = resolved.train_params(name)["settings"], method["search"]
+        settings, search = resolved.train_params(name)["hyperparameters"], method["search"]
         tries = [dict(zip(search, values)) for values in itertools.product(*search.values())]
         assert len(tries) == (3 if name in trained else 1), f"{name}: three tries, like all others"
         assert {key: settings[key] for key in search} in tries, f"{name}: what is shipped is tried"
         for one in tries:
-            registry.find(name).Settings.of(settings | one, name)
+            registry.find(name).Hyperparameters.of(settings | one, name)

@@ -60,7 +60,7 @@ def test_diagnostics_of_trained_models_keep_their_promises(demo):
     with open(folder / "penalties.csv", newline="") as stream:
         for row in csv.DictReader(stream):
             assert float(row["penalty"]) <= float(row["relevance_penalty"]) * (1 + 1e-6)
-    with open(folder / "cells.csv", newline="") as stream:
+    with open(folder / "folds.csv", newline="") as stream:
         tested = {(r["variant"], r["fold"]): r["test_auc"] for r in csv.DictReader(stream)}
     with open(folder / "retention.csv", newline="") as stream:
         for row in csv.DictReader(stream):
@@ -89,7 +89,7 @@ def test_results_say_what_made_them(demo):
     checksums = set()
     for path in runs:
         meta = json.loads(path.read_text())
-        assert meta["code"] and meta["settings"] and meta["versions"]["torch"]
+        assert meta["code"] and meta["hyperparameters"] and meta["versions"]["torch"]
         checksums.add((meta["protocol"], meta["split_checksum"]))
     assert len(checksums) == 2
     assert (demo / "results" / "run_config.yaml").stat().st_size > 0

@@ -68,7 +68,7 @@ def test_mistakes_are_found_while_planning(tmp_path, monkeypatch, text, problem)
     monkeypatch.chdir(tmp_path)
     resolved = load({"cohorts": ["demo"], "documents": ["demo"]})
     with pytest.raises(BrioError) as error:
-        document_files(resolved, Paths("results"), ["settings"])
+        document_files(resolved, Paths("results"), ["hyperparameters"])
     assert str(error.value).startswith("config/documents/demo.md, line 2: '{{ ")
     assert problem in str(error.value)
 

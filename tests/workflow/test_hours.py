@@ -13,13 +13,13 @@ from workflow.planning.hours import Size, cohort_size, estimate, read_times, rep
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = """A GPU; made up: 1,000 subjects, 20 sites, loso, seed 0
 
-| method | settings | epochs | seconds | peak GB |
+| method | tries | epochs | seconds | peak GB |
 | --- | --- | --- | --- | --- |
 | gcn | 1 | 100 | 10.0 | 1.0 |
 | coral | 1 | 50 | 5.0 | |
 | coral | 3 | 100 | 30.0 | |
 | irm | 1 | 200 | 2.0 | |
-| start of a cell | | | 3.0 | |
+| start of a run | | | 3.0 | |
 """
 
 

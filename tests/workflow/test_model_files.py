@@ -16,7 +16,7 @@ def test_dropped_models_cost_nothing_later(project):
     results = project.folder / "results"
     assert list(results.glob("runs/**/predictions.csv"))
     assert not list(results.glob("runs/**/models.pt"))
-    assert (results / "diagnostics/demo/loso/brio/seed-0/cells.csv").exists()
+    assert (results / "diagnostics/demo/loso/brio/seed-0/folds.csv").exists()
     assert "Nothing to be done" in project.snakemake(*words).stdout
     assert project.plan("--config", "model_files=drop") == set()
 
@@ -35,7 +35,7 @@ def test_models_are_read_either_way(tmp_path, compress):
     settings = {"penalties": [1.0]}
     content = {
         "format": MODEL_FORMAT, "version": MODEL_VERSION, "method": "linear-tangent",
-        "settings": settings, "n_rois": 4, "folds": ["A"], "n_sites": [3],
+        "hyperparameters": settings, "n_rois": 4, "folds": ["A"], "n_sites": [3],
         "states": [{"weight": torch.arange(1000.0)}], "chosen": [{}],
     }  # fmt: skip
     write_tensors(path, content, compress)

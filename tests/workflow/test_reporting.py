@@ -9,13 +9,13 @@ import yaml
 
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.results_table import results_table
-from workflow.planning.cells import Cell, experiment_cells, summary_cells
 from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
 from workflow.planning.outputs import planned
+from workflow.planning.runs import Cell, experiment_runs, summary_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-FOREIGN = {
+EXTERNAL = {
     "theirs": {
         "label": "Their method",
         "predictions": [
@@ -41,11 +41,11 @@ def rules_of(jobs):
 def test_absent_cohorts_are_skipped_and_stay_in_the_tables():
     cohorts = ["demo", "abcd-aal116"]
     skipping = configuration(cohorts=cohorts, on_missing="skip", data_dir="nowhere")
-    assert {cell.cohort for cell in experiment_cells(skipping, "main")} == {"demo"}
+    assert {cell.cohort for cell in experiment_runs(skipping, "main")} == {"demo"}
     words = planned(skipping, "tables", "main-loso")
-    assert words["settings"] == [("demo", "loso"), ("abcd-aal116", "loso")]
+    assert words["hyperparameters"] == [("demo", "loso"), ("abcd-aal116", "loso")]
     stopping = configuration(cohorts=cohorts, data_dir="nowhere")
-    assert {cell.cohort for cell in experiment_cells(stopping, "main")} == set(cohorts)
+    assert {cell.cohort for cell in experiment_runs(stopping, "main")} == set(cohorts)
     with pytest.raises(ConfigurationError, match="no cohort is left"):
         configuration(cohorts=cohorts[1:], on_missing="skip", data_dir="nowhere")
 
@@ -69,7 +69,7 @@ def test_the_tables_of_the_paper_have_its_methods_in_its_order():
         words = planned(paper, "tables", f"main-{protocol}")
         with open(ROOT / f"config/paper/table_{protocol}.csv", newline="") as stream:
             numbers = list(csv.DictReader(stream))
-        assert [cohort for cohort, _ in words["settings"]] == list(
+        assert [cohort for cohort, _ in words["hyperparameters"]] == list(
             dict.fromkeys(row["setting"] for row in numbers)
         )
         gcn = next(one for one in words["variants"] if one["variant"] == "gcn")
@@ -92,45 +92,45 @@ def test_missing_data_say_that_they_can_be_skipped(project):
     assert "on_missing=skip" in done.stdout
 
 
-def test_foreign_predictions_join_the_comparison_of_all_methods():
-    resolved = configuration(foreign=FOREIGN)
-    assert resolved.settings["foreign"]["theirs"]["group"] == "Foreign predictions"
-    theirs = [cell for cell in summary_cells(resolved, "main", "demo", "loso") if "th" in cell[2]]
+def test_external_predictions_join_the_comparison_of_all_methods():
+    resolved = configuration(external=EXTERNAL)
+    assert resolved.config["external"]["theirs"]["group"] == "External predictions"
+    theirs = [cell for cell in summary_runs(resolved, "main", "demo", "loso") if "th" in cell[2]]
     assert theirs == [Cell("demo", "loso", "theirs", 0), Cell("demo", "loso", "theirs", 1)]
-    assert len(summary_cells(resolved, "main", "demo", "id")) == 2
-    assert len(summary_cells(resolved, "ablations", "demo", "loso")) == 5, "BRIO's variants only"
+    assert len(summary_runs(resolved, "main", "demo", "id")) == 2
+    assert len(summary_runs(resolved, "ablations", "demo", "loso")) == 5, "BRIO's variants only"
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"gcn": FOREIGN["theirs"]}, "'foreign.gcn' is called like a variant"),
-        ({"x": {"label": "X", "predictions": FOREIGN["theirs"]["predictions"] * 2}}, "twice"),
+        ({"gcn": EXTERNAL["theirs"]}, "'external.gcn' is called like a variant"),
+        ({"x": {"label": "X", "predictions": EXTERNAL["theirs"]["predictions"] * 2}}, "twice"),
         ({"x": {"label": "X", "predictions": []}}, "is empty"),
-        ({"x": {"label": "X"}}, "'foreign.x.predictions' is missing"),
+        ({"x": {"label": "X"}}, "'external.x.predictions' is missing"),
         (
             {"x": {"label": "X", "predictions": [
-                FOREIGN["theirs"]["predictions"][0] | {"cohort": "demoo"}]}},
+                EXTERNAL["theirs"]["predictions"][0] | {"cohort": "demoo"}]}},
             "unknown cohort 'demoo'",
         ),
         (
             {"x": {"label": "X", "predictions": [
-                FOREIGN["theirs"]["predictions"][0] | {"split_checksum": "abc"}]}},
+                EXTERNAL["theirs"]["predictions"][0] | {"split_checksum": "abc"}]}},
             "split_checksum",
         ),
     ],
 )  # fmt: skip
-def test_mistakes_in_foreign_predictions_are_named(change, words):
+def test_mistakes_in_external_predictions_are_named(change, words):
     with pytest.raises(ConfigurationError) as error:
-        configuration(foreign=change)
+        configuration(external=change)
     assert words in str(error.value)
 
 
-def test_foreign_predictions_are_adopted_and_followed(after_demo):
+def test_external_predictions_are_adopted_and_followed(after_demo):
     for number in (0, 1):
         (after_demo.folder / f"theirs-{number}.csv").write_text("subject,fold,logit\n")
     path = after_demo.folder / "config/config.yaml"
-    path.write_text(path.read_text() + yaml.safe_dump({"foreign": FOREIGN}))
+    path.write_text(path.read_text() + yaml.safe_dump({"external": EXTERNAL}))
     jobs = after_demo.plan()
     assert {job for job in jobs if job[0] == "adopt"} == {
         ("adopt", "demo", "loso", "theirs", "0"), ("adopt", "demo", "loso", "theirs", "1"),

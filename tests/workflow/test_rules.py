@@ -29,23 +29,23 @@ def workflow_rules():
     """The rules as Snakemake reads them."""
     from snakemake.api import SnakemakeApi
     from snakemake.settings.types import (
-        ConfigSettings,
-        OutputSettings,
-        ResourceSettings,
-        StorageSettings,
-        WorkflowSettings,
+        ConfigHyperparameters,
+        OutputHyperparameters,
+        ResourceHyperparameters,
+        StorageHyperparameters,
+        WorkflowHyperparameters,
     )
 
     before, path = Path.cwd(), list(sys.path)
     os.chdir(ROOT)
     try:
-        with SnakemakeApi(OutputSettings(quiet=None)) as api:
+        with SnakemakeApi(OutputHyperparameters(quiet=None)) as api:
             # Reading the attribute parses the Snakefile.
             workflow = api.workflow(
-                resource_settings=ResourceSettings(cores=1),
-                config_settings=ConfigSettings(),
-                storage_settings=StorageSettings(),
-                workflow_settings=WorkflowSettings(),
+                resource_settings=ResourceHyperparameters(cores=1),
+                config_settings=ConfigHyperparameters(),
+                storage_settings=StorageHyperparameters(),
+                workflow_settings=WorkflowHyperparameters(),
                 snakefile=ROOT / "workflow" / "Snakefile",
             )._workflow
             return list(workflow.rules)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from workflow.planning.cells import Cell, experiment_cells
 from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
-from workflow.planning.outputs import item_cells, output_names
+from workflow.planning.outputs import item_runs, output_names
 from workflow.planning.paths import Paths
+from workflow.planning.runs import Cell, experiment_runs
 
 WORDS = {"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0, 1],
          "experiments": ["main", "diagnostics", "ablations"]}  # fmt: skip
@@ -26,19 +26,19 @@ def test_cells_without_results_are_left_out_and_stay_planned(tmp_path):
     for cell in (("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)):
         finish(tmp_path, *cell)
     found = load({**WORDS, "results": str(tmp_path), "untrained": "skip"})
-    assert [tuple(cell)[1:] for cell in experiment_cells(found, "main")] == [
+    assert [tuple(cell)[1:] for cell in experiment_runs(found, "main")] == [
         ("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)
     ]  # fmt: skip
     # BRIO alone is no ablation, and nothing has been diagnosed.
-    assert found.settings["experiments"] == ["main"]
-    names = output_names(found, "tables", tuple(found.settings["experiments"]))
+    assert found.config["experiments"] == ["main"]
+    names = output_names(found, "tables", tuple(found.config["experiments"]))
     assert "main-loso" in names and "main-id" not in names and "scan-length" not in names
     finish(tmp_path, "loso", "brio-wo-rs", 0)
     found = load({**WORDS, "results": str(tmp_path), "untrained": "skip"})
-    assert found.settings["experiments"] == ["main", "ablations"], "diagnostics are to be made"
+    assert found.config["experiments"] == ["main", "ablations"], "diagnostics are to be made"
     everything = load({**WORDS, "results": str(tmp_path)})
-    assert everything.settings["experiments"] == WORDS["experiments"]
-    assert len(experiment_cells(everything, "main")) == 8
+    assert everything.config["experiments"] == WORDS["experiments"]
+    assert len(experiment_runs(everything, "main")) == 8
 
 
 def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
@@ -46,12 +46,12 @@ def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
     folder = tmp_path / "diagnostics/demo/loso/brio/seed-0"
     folder.mkdir(parents=True)
     words = {**WORDS, "results": str(tmp_path), "untrained": "skip"}
-    assert "diagnostics" not in load(words).settings["experiments"]
+    assert "diagnostics" not in load(words).config["experiments"]
     (folder / "meta.json").write_text(json.dumps({}))
     finish(tmp_path, "loso", "brio-wo-rs", 0)
     found = load(words)
-    assert "diagnostics" in found.settings["experiments"]
-    shown = item_cells(found, "figures", "diagnostics-demo")
+    assert "diagnostics" in found.config["experiments"]
+    shown = item_runs(found, "figures", "diagnostics-demo")
     assert [cell.variant for cell in shown] == ["brio"], "the other cell is not diagnosed yet"
 
 

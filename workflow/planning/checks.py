@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from brio_core.methods.hyperparameters import check_ranges
 from brio_core.system.errors import BrioError
-from workflow.planning.cells import experiment_cells, published_variant, searched_variant
 from workflow.planning.files import ConfigurationError, find, names, shown
+from workflow.planning.runs import experiment_runs, published_variant, searched_variant
 from workflow.planning.schema import suggestion
 
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ def check_methods(configuration: "Configuration") -> None:
         where = shown(find("methods", name))
         common = method["presets"]["common"]
         for preset, values in method["presets"].items():
-            _check_settings(values, common, f"{where}: presets.{preset}")
+            _check_hyperparameters(values, common, f"{where}: presets.{preset}")
         for key, values in method["search"].items():
             for value in values:
-                _check_settings({key: value}, common, f"{where}: search")
+                _check_hyperparameters({key: value}, common, f"{where}: search")
         for variant, change in method["variants"].items():
-            _check_settings(change["settings"], common, f"{where}: variants.{variant}.settings")
+            _check_hyperparameters(
+                change["hyperparameters"], common, f"{where}: variants.{variant}.hyperparameters"
+            )
             if variant in owner:
                 raise ConfigurationError(
                     f"{where}: variant {variant!r} is also defined by method {owner[variant]!r}"
@@ -44,7 +46,7 @@ def check_methods(configuration: "Configuration") -> None:
 def check_overrides(configuration: "Configuration", where: str) -> None:
     """Overrides must name a method and settings that it has."""
     commons = {name: method["presets"]["common"] for name, method in configuration.methods.items()}
-    for method, values in configuration.settings["overrides"].items():
+    for method, values in configuration.config["overrides"].items():
         if method == "all":
             common = {key: value for each in commons.values() for key, value in each.items()}
         elif method in commons:
@@ -53,12 +55,12 @@ def check_overrides(configuration: "Configuration", where: str) -> None:
             raise ConfigurationError(
                 f"{where}: unknown method {method!r} in 'overrides'{suggestion(method, commons)}"
             )
-        _check_settings(values, common, f"{where}: overrides.{method}")
+        _check_hyperparameters(values, common, f"{where}: overrides.{method}")
 
 
 def check_skipped(configuration: "Configuration", where: str) -> None:
     """Something must be left when what is missing is skipped."""
-    cohorts = configuration.settings["cohorts"]
+    cohorts = configuration.config["cohorts"]
     if configuration.skipped.issuperset(cohorts):
         raise ConfigurationError(
             f"{where}: with 'on_missing: skip' no cohort is left, the data of "
@@ -66,33 +68,35 @@ def check_skipped(configuration: "Configuration", where: str) -> None:
         )
 
 
-def check_foreign(configuration: "Configuration", where: str) -> None:
-    """Foreign predictions need names and cohorts that fit the rest."""
-    for name, method in configuration.settings["foreign"].items():
+def check_external(configuration: "Configuration", where: str) -> None:
+    """External predictions need names and cohorts that fit the rest."""
+    for name, method in configuration.config["external"].items():
         if name in configuration.variants:
             raise ConfigurationError(
-                f"{where}: 'foreign.{name}' is called like a variant of config/methods; rename it"
+                f"{where}: 'external.{name}' is called like a variant of config/methods; rename it"
             )
         seen = set()
         for entry in method["predictions"]:
             cohort, pair = entry["cohort"], (entry["cohort"], entry["protocol"])
             if cohort not in configuration.datasets:
                 raise ConfigurationError(
-                    f"{where}: unknown cohort {cohort!r} in 'foreign.{name}'"
+                    f"{where}: unknown cohort {cohort!r} in 'external.{name}'"
                     f"{suggestion(cohort, configuration.datasets)}"
                 )
             if pair in seen:
                 raise ConfigurationError(
-                    f"{where}: 'foreign.{name}' names {cohort!r} with {entry['protocol']!r} twice; "
-                    "list all files in one entry"
+                    f"{where}: 'external.{name}' names {cohort!r} with {entry['protocol']!r} twice"
+                    "; list all files in one entry"
                 )
             seen.add(pair)
 
 
-def _check_settings(values: dict, common: dict, where: str) -> None:
+def _check_hyperparameters(values: dict, common: dict, where: str) -> None:
     for key, value in values.items():
         if key not in common:
-            raise ConfigurationError(f"{where}: unknown setting {key!r}{suggestion(key, common)}")
+            raise ConfigurationError(
+                f"{where}: unknown hyperparameter {key!r}{suggestion(key, common)}"
+            )
         wanted = type(common[key])
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             hint = "; with an exponent it needs a point: 1.0e-4" if wanted is float else ""
@@ -107,7 +111,7 @@ def _check_settings(values: dict, common: dict, where: str) -> None:
 
 def check_variants(configuration: "Configuration", where: str) -> None:
     """The configuration may allow only variants that there are."""
-    words = configuration.settings["variants"]
+    words = configuration.config["variants"]
     for word in words if isinstance(words, list) else ():
         if word not in configuration.variants:
             raise ConfigurationError(
@@ -118,7 +122,7 @@ def check_variants(configuration: "Configuration", where: str) -> None:
 
 def check_seeds(configuration: "Configuration", where: str) -> None:
     """Seeds belong to variants and experiments that there are; further ones must be others."""
-    settings = configuration.settings
+    settings = configuration.config
     known, what = configuration.experiments, "'experiment_seeds': unknown experiment"
     _check_words(list(settings["experiment_seeds"]), known, f"{where}: {what}")
     for variant, seeds in settings["more_seeds"].items():
@@ -131,13 +135,13 @@ def check_seeds(configuration: "Configuration", where: str) -> None:
 
 
 def check_experiments(configuration: "Configuration", where: str) -> None:
-    """Experiments must name known things, have outputs of their own, and cells to run."""
+    """Experiments must name known things, have outputs of their own, and something to run."""
     owner: dict[tuple[str, str], str] = {}
     for name, experiment in configuration.experiments.items():
         place = shown(find("experiments", name))
         if name in RESERVED:
             raise ConfigurationError(f"{place}: {name!r} is the name of a rule; rename the file")
-        for entry in experiment["cells"]:
+        for entry in experiment["runs"]:
             _check_words(entry["variants"], configuration.variants, f"{place}: unknown variant")
             _check_words(entry["cohorts"], names("datasets"), f"{place}: unknown cohort")
         for kind, items in experiment["outputs"].items():
@@ -150,8 +154,8 @@ def check_experiments(configuration: "Configuration", where: str) -> None:
                     )
                 named = [*item.get("variants", []), *_reference(item, place)]
                 _check_words(named, configuration.variants, f"{place}: unknown variant")
-    for name in configuration.settings["experiments"]:
-        if not experiment_cells(configuration, name):
+    for name in configuration.config["experiments"]:
+        if not experiment_runs(configuration, name):
             raise ConfigurationError(
                 f"{where}: experiment {name!r} has nothing to run with these cohorts and methods; "
                 "take it out of 'experiments'"

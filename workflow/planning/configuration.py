@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from workflow.planning.cells import Cell, experiment_cells, published_variant, searched_variant
+from workflow.planning.assignments import merged, read_assignments
 from workflow.planning.checks import (
     check_experiments,
-    check_foreign,
+    check_external,
     check_methods,
     check_overrides,
     check_seeds,
@@ -31,9 +31,9 @@ from workflow.planning.files import (
 )
 from workflow.planning.outputs import experiments_with_results
 from workflow.planning.paths import Paths
+from workflow.planning.runs import Run, experiment_runs, published_variant, searched_variant
 from workflow.planning.schema import check, filled, schema, suggestion
 from workflow.planning.sources import missing_data
-from workflow.planning.words import merged, read_words
 
 SINGULAR = {"datasets": "dataset", "methods": "method", "experiments": "experiment"}
 
@@ -42,7 +42,7 @@ SINGULAR = {"datasets": "dataset", "methods": "method", "experiments": "experime
 class Configuration:
     """The resolved configuration: the main settings and every file that they may name."""
 
-    settings: dict
+    config: dict
     datasets: dict[str, dict]
     methods: dict[str, dict]
     experiments: dict[str, dict]
@@ -58,23 +58,27 @@ class Configuration:
         """
         found = {}
         for name, method in self.methods.items():
-            found[name] = (name, {"label": method["label"], "settings": {}})
+            found[name] = (name, {"label": method["label"], "hyperparameters": {}})
             found.update({key: (name, value) for key, value in method["variants"].items()})
             published = method["presets"].get("published")
             if published:
-                change = {"label": f"{method['label']} (published)", "settings": published}
+                change = {"label": f"{method['label']} (published)", "hyperparameters": published}
                 found[published_variant(name)] = (name, change)
             if method["search"]:
-                change = {"label": f"{method['label']} (searched)", "settings": {}, "search": True}
+                change = {
+                    "label": f"{method['label']} (searched)",
+                    "hyperparameters": {},
+                    "search": True,
+                }
                 found[searched_variant(name)] = (name, change)
         return found
 
-    def leaves_out(self, cell: Cell) -> bool:
-        """Whether a cell has no results and shall not be trained now."""
-        if self.settings["untrained"] == "train":
+    def leaves_out(self, run: Run) -> bool:
+        """Whether a run has no results and shall not be trained now."""
+        if self.config["untrained"] == "train":
             return False
-        run = Path(Paths(self.settings["results"]).run(cell))
-        return not all((run / name).exists() for name in ("predictions.csv", "meta.json"))
+        folder = Path(Paths(self.config["results"]).run(run))
+        return not all((folder / name).exists() for name in ("predictions.csv", "meta.json"))
 
     def method_of(self, variant: str) -> dict:
         """The method file of a variant."""
@@ -88,33 +92,33 @@ class Configuration:
         """
         method = self.method_of(variant)
         change = self.variants[variant][1]
-        overrides = self.settings["overrides"]
+        overrides = self.config["overrides"]
         settings = dict(method["presets"]["common"])
-        settings |= method["presets"].get(self.settings["preset"], {})
+        settings |= method["presets"].get(self.config["preset"], {})
         shared = overrides.get("all", {})
         settings |= {key: value for key, value in shared.items() if key in settings}
         settings |= overrides.get(method["method"], {})
-        settings |= change["settings"]
+        settings |= change["hyperparameters"]
         # What somebody has fixed is not searched.
-        fixed = {*overrides.get(method["method"], {}), *change["settings"]}
-        if self.settings["preset"] != "common":
-            fixed |= method["presets"].get(self.settings["preset"], {}).keys()
-        searched = self.settings["search"] or change.get("search", False)
+        fixed = {*overrides.get(method["method"], {}), *change["hyperparameters"]}
+        if self.config["preset"] != "common":
+            fixed |= method["presets"].get(self.config["preset"], {}).keys()
+        searched = self.config["search"] or change.get("search", False)
         search = method["search"] if searched else {}
         return {
             "method": method["method"],
             "label": change["label"],
             "group": method["group"],
-            "settings": settings,
+            "hyperparameters": settings,
             "search": {key: values for key, values in search.items() if key not in fixed},
         }
 
     def resolved(self) -> dict:
         """Everything that is needed to repeat the run, for run_config.yaml."""
-        active = self.settings["experiments"]
-        used = {cell.variant for name in active for cell in experiment_cells(self, name)}
+        active = self.config["experiments"]
+        used = {run.variant for name in active for run in experiment_runs(self, name)}
         return {
-            "config": self.settings,
+            "config": self.config,
             "datasets": self.datasets,
             "experiments": {name: self.experiments[name] for name in active},
             "variants": {variant: self.train_params(variant) for variant in sorted(used)},
@@ -131,7 +135,7 @@ def load_or_exit(workflow) -> Configuration:
     """:func:`load`, but a mistake ends Snakemake with one sentence and without a trace."""
     files = [Path(file) for file in workflow.configfiles]
     try:
-        words = read_words(workflow.config_settings.config_args, schema("config"))
+        words = read_assignments(workflow.config_settings.config_args, schema("config"))
         config = merged(workflow.config, words)
         return load(config, files, words, checked=workflow.is_main_process)
     except ConfigurationError as error:
@@ -179,7 +183,7 @@ def load(
             )
     if checked:
         check_skipped(configuration, where("on_missing"))
-        check_foreign(configuration, where("foreign"))
+        check_external(configuration, where("external"))
         check_methods(configuration)
         check_overrides(configuration, where("overrides"))
         check_variants(configuration, where("variants"))

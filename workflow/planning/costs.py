@@ -1,4 +1,4 @@
-"""What a plan will cost: jobs and training cells, and hours and disk once cells have been timed."""
+"""What a plan will cost: jobs and training runs, and hours and disk once runs have been timed."""
 
 import json
 from collections import defaultdict
@@ -19,27 +19,27 @@ def print_costs(workflow, configuration: "Configuration", results: Path) -> None
         return
     waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
     planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
-    cells = [(cell.cohort, configuration.variants[cell.variant][0]) for cell in waiting]
-    print("\n".join(report(len(jobs), planned, cells, results)))
+    runs = [(run.cohort, configuration.variants[run.variant][0]) for run in waiting]
+    print("\n".join(report(len(jobs), planned, runs, results)))
 
 
-def report(jobs: int, planned: int, cells: list[tuple[str, str]], results: Path) -> list[str]:
-    """Lines on a plan of ``jobs`` jobs, among them the training ``cells`` (cohort, method)."""
+def report(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) -> list[str]:
+    """Lines on a plan of ``jobs`` jobs, among them the training ``runs`` (cohort, method)."""
     lines = [
         "",
         "What it will cost",
         f"  jobs            {jobs:,}",
-        f"  training cells  {len(cells):,} to train, {planned - len(cells):,} of {planned:,} done",
+        f"  training runs   {len(runs):,} to train, {planned - len(runs):,} of {planned:,} done",
     ]
-    if not cells:
+    if not runs:
         return lines
     seconds, size = measured(results)
-    known = [(estimate(seconds, cell), estimate(size, cell)) for cell in cells]
+    known = [(estimate(seconds, run), estimate(size, run)) for run in runs]
     known = [pair for pair in known if pair[0] is not None]
     if not known:
-        return [*lines, "  time, disk      not known before the first cells have been trained"]
-    unknown = len(cells) - len(known)
-    rest = f", and {unknown:,} cells of methods that were never timed" if unknown else ""
+        return [*lines, "  time, disk      not known before the first runs have been trained"]
+    unknown = len(runs) - len(known)
+    rest = f", and {unknown:,} runs of methods that were never timed" if unknown else ""
     took, disk = sum(pair[0] for pair in known), sum(pair[1] for pair in known)
     return [
         *lines,
@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
 
 
 def measured(results: Path) -> tuple[dict, dict]:
-    """Mean seconds and bytes of finished cells by (cohort, method) and by method."""
+    """Mean seconds and bytes of finished runs by (cohort, method) and by method."""
     seconds, size = defaultdict(list), defaultdict(list)
     for path in results.glob("runs/*/*/*/seed-*/meta.json"):
         try:
@@ -73,6 +73,6 @@ def measured(results: Path) -> tuple[dict, dict]:
     )
 
 
-def estimate(values: dict, cell: tuple[str, str]) -> float | None:
+def estimate(values: dict, run: tuple[str, str]) -> float | None:
     """From the same method on the same cohort, else from the method on other cohorts."""
-    return values.get(cell, values.get(cell[1]))
+    return values.get(run, values.get(run[1]))

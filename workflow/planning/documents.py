@@ -17,18 +17,18 @@ SHOWS_SUBJECTS = {"sites"}
 
 def document_templates(configuration: "Configuration") -> list[str]:
     """The templates of a configuration's documents."""
-    return [shown(find("documents", name)) for name in configuration.settings["documents"]]
+    return [shown(find("documents", name)) for name in configuration.config["documents"]]
 
 
 def templates_version(configuration: "Configuration") -> str:
     """Changes with the text of a template."""
-    texts = [find("documents", name).read_bytes() for name in configuration.settings["documents"]]
+    texts = [find("documents", name).read_bytes() for name in configuration.config["documents"]]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 
 
 def left_out(configuration: "Configuration") -> list[str]:
     """Experiments that there are but that the configuration does not list."""
-    active = configuration.settings["experiments"]
+    active = configuration.config["experiments"]
     return [name for name in configuration.experiments if name not in active]
 
 
@@ -36,14 +36,14 @@ def document_files(
     configuration: "Configuration", paths: "Paths", common_tables: list[str]
 ) -> dict[str, list[str]]:
     """What the documents are made of: tables, also as the page reads them, and figures."""
-    active = tuple(configuration.settings["experiments"])
+    active = tuple(configuration.config["experiments"])
     tables = [*output_names(configuration, "tables", active), *common_tables]
     figures = [
         name
         for name in output_names(configuration, "figures", active)
         if item(configuration, "figures", name)["program"] not in SHOWS_SUBJECTS
     ]
-    documents = configuration.settings["documents"]
+    documents = configuration.config["documents"]
     if not documents:
         raise ConfigurationError(
             "the configuration names no 'documents'; choose another --configfile"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from snakemake.utils import format as format_command
 
-from workflow.planning.cells import Cell, experiment_cells, experiment_settings
-from workflow.planning.outputs import PROGRAMS, item_cells, output_names, takes_diagnostics
+from workflow.planning.outputs import PROGRAMS, item_runs, output_names, takes_diagnostics
+from workflow.planning.runs import Run, experiment_pairs, experiment_runs
 
 if TYPE_CHECKING:
     from workflow.planning.configuration import Configuration
@@ -20,7 +20,7 @@ def prepared_files(configuration: "Configuration", paths: "Paths") -> list[str]:
     """All that training reads."""
     names = ("participants.tsv", "series.h5", "fc.h5")
     pairs = [
-        pair for name in _active(configuration) for pair in experiment_settings(configuration, name)
+        pair for name in _active(configuration) for pair in experiment_pairs(configuration, name)
     ]
     files = [
         file
@@ -34,37 +34,35 @@ def prepared_files(configuration: "Configuration", paths: "Paths") -> list[str]:
     return list(dict.fromkeys(files))
 
 
-def trained_cells(configuration: "Configuration") -> list[Cell]:
+def trained_cells(configuration: "Configuration") -> list[Run]:
     """Seed by seed, each in the order of the configuration: early on there are whole tables."""
-    cells = [
-        cell for name in _active(configuration) for cell in experiment_cells(configuration, name)
-    ]
-    return sorted(dict.fromkeys(cells), key=lambda cell: cell.seed)
+    runs = [run for name in _active(configuration) for run in experiment_runs(configuration, name)]
+    return sorted(dict.fromkeys(runs), key=lambda run: run.seed)
 
 
-def diagnosed_cells(configuration: "Configuration") -> list[Cell]:
+def diagnosed_cells(configuration: "Configuration") -> list[Run]:
     """Cells whose diagnostics some table or figure shows."""
-    cells = [
-        cell
+    runs = [
+        run
         for kind in PROGRAMS
         for name in output_names(configuration, kind, _active(configuration))
         if takes_diagnostics(configuration, kind, name)
-        for cell in item_cells(configuration, kind, name)
+        for run in item_runs(configuration, kind, name)
     ]
-    return sorted(dict.fromkeys(cells), key=lambda cell: cell.seed)
+    return sorted(dict.fromkeys(runs), key=lambda run: run.seed)
 
 
 def write_jobs(workflow, configuration: "Configuration", paths: "Paths") -> None:
     """Write what the rules would run; the program that makes the plan leaves out what is done."""
     jobs = [
-        _record(workflow, "train", f"{paths.run(cell)}/predictions.csv", cell, configuration, paths)
-        for cell in trained_cells(configuration)
+        _record(workflow, "train", f"{paths.run(run)}/predictions.csv", run, configuration, paths)
+        for run in trained_cells(configuration)
     ]
     jobs += [
-        _record(workflow, "diagnose", paths.diagnostics(cell), cell, configuration, paths)
-        for cell in diagnosed_cells(configuration)
+        _record(workflow, "diagnose", paths.diagnostics(run), run, configuration, paths)
+        for run in diagnosed_cells(configuration)
     ]
-    content = {"results": paths.results, "config": configuration.settings, "jobs": jobs}
+    content = {"results": paths.results, "config": configuration.config, "jobs": jobs}
     path = Path(paths.handover) / "jobs.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(".jobs.json.partial")
@@ -73,10 +71,10 @@ def write_jobs(workflow, configuration: "Configuration", paths: "Paths") -> None
 
 
 def _active(configuration: "Configuration") -> tuple[str, ...]:
-    return tuple(configuration.settings["experiments"])
+    return tuple(configuration.config["experiments"])
 
 
-def _record(workflow, rule: str, target: str, cell: Cell, configuration, paths) -> dict:
+def _record(workflow, rule: str, target: str, run: Run, configuration, paths) -> dict:
     """A job as Snakemake itself would run it: the rule is the only place that knows its command."""
     job = workflow.async_run(workflow.dag.new_job(workflow.get_rule(rule), targetfile=target))
     # Only jobs that are about to run can tell their command themselves.
@@ -84,7 +82,7 @@ def _record(workflow, rule: str, target: str, cell: Cell, configuration, paths) 
     values = workflow.globals | {name: getattr(job, name) for name in names}
     words = shlex.split(format_command(job.rule.shellcmd, **values))
     start = next(at for at, word in enumerate(words) if word.endswith(f"/scripts/{rule}.py")) + 1
-    method = configuration.variants[cell.variant][0]
+    method = configuration.variants[run.variant][0]
 
     def below(files) -> list[str]:
         return [str(file).removeprefix(f"{paths.results}/") for file in files]

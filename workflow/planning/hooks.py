@@ -96,7 +96,7 @@ def prepare_run(workflow, configuration: "Configuration", paths: "Paths") -> Non
     variants = {wildcards.variant for rule, wildcards in jobs if rule == "train"}
     hands_over = any(rule == "handover" for rule, _ in jobs)
     if hands_over:
-        variants |= {cell.variant for cell in trained_cells(configuration)}
+        variants |= {run.variant for run in trained_cells(configuration)}
     problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
     if problems and not workflow.touch:
         sys.exit("\n".join(problems))
@@ -107,7 +107,7 @@ def prepare_run(workflow, configuration: "Configuration", paths: "Paths") -> Non
 
 
 def _missing_data(configuration: "Configuration", cohorts: set[str]) -> list[str]:
-    data_dir = configuration.settings["data_dir"]
+    data_dir = configuration.config["data_dir"]
     found = [
         missing_data(dataset, data_dir)
         for cohort, dataset in configuration.datasets.items()

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from brio_core.system.versions import ROOT
-from workflow.planning.cells import Cell, experiment_cells
 from workflow.planning.files import ConfigurationError
+from workflow.planning.runs import Run, experiment_runs
 
 if TYPE_CHECKING:
     from workflow.planning.configuration import Configuration
 
 PAPER = ROOT / "config" / "paper" / "table_datasets.csv"
-# Row of the table of times with what every cell takes beside training in a warm process.
-START = "start of a cell"
+# Row of the table of times with what every run takes beside training in a warm process.
+START = "start of a run"
 ID_FOLDS = 10
 
 
 class Size(NamedTuple):
-    """What the time of a cell grows with, beside its epochs."""
+    """What the time of a run grows with, beside its epochs."""
 
     subjects: int
     sites: int
@@ -46,7 +46,7 @@ class Times:
 
     @property
     def start(self) -> float:
-        """Seconds of a cell beside its training."""
+        """Seconds of a run beside its training."""
         return self.rows.get((START, 1), (0.0, 0))[0]
 
     def training(self, method: str, tried: int, epochs: int) -> float | None:
@@ -71,7 +71,7 @@ def read_times(path: Path) -> Times:
         rows = {}
         for line in table:
             row = dict(zip(header, line))
-            tried = int(row["settings"] or 1)
+            tried = int(row["tries"] or 1)
             rows[row["method"], tried] = float(row["seconds"]), int(row["epochs"] or 0)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigurationError(
@@ -102,31 +102,33 @@ def cohort_size(cohort: str, results: Path) -> Size | None:
 class Estimate:
     """Cells and seconds by cohort and by experiment, and what could not be counted."""
 
-    cells: dict[str, int]
+    runs: dict[str, int]
     seconds: dict[str, float]
     unknown: set[str]
 
 
 def estimate(configuration: "Configuration", times: Times, results: Path) -> Estimate:
-    """A cell of several experiments is counted with the first."""
+    """A run of several experiments is counted with the first."""
     found = Estimate(defaultdict(int), defaultdict(float), set())
-    sizes = {name: cohort_size(name, results) for name in configuration.settings["cohorts"]}
-    seen: set[Cell] = set()
-    for experiment in configuration.settings["experiments"]:
-        for cell in experiment_cells(configuration, experiment):
-            if cell in seen or not configuration.method_of(cell.variant)["gpu"]:
+    sizes = {name: cohort_size(name, results) for name in configuration.config["cohorts"]}
+    seen: set[Run] = set()
+    for experiment in configuration.config["experiments"]:
+        for run in experiment_runs(configuration, experiment):
+            if run in seen or not configuration.method_of(run.variant)["gpu"]:
                 continue
-            seen.add(cell)
-            params = configuration.train_params(cell.variant)
+            seen.add(run)
+            params = configuration.train_params(run.variant)
             tried = prod(map(len, params["search"].values()))
-            seconds = times.training(params["method"], tried, params["settings"].get("epochs", 0))
-            size = sizes[cell.cohort]
+            seconds = times.training(
+                params["method"], tried, params["hyperparameters"].get("epochs", 0)
+            )
+            size = sizes[run.cohort]
             if seconds is None or size is None:
-                found.unknown.add(params["method"] if size else cell.cohort)
+                found.unknown.add(params["method"] if size else run.cohort)
                 continue
-            share = size.work(cell.protocol) / times.measured.work("loso")
-            for key in (cell.cohort, experiment):
-                found.cells[key] += 1
+            share = size.work(run.protocol) / times.measured.work("loso")
+            for key in (run.cohort, experiment):
+                found.runs[key] += 1
                 found.seconds[key] += seconds * share + times.start
     return found
 
@@ -136,16 +138,16 @@ def report(configuration: "Configuration", times: Times, results: Path, title: s
     found = estimate(configuration, times, results)
     lines = [f"{title}: GPU hours on one {times.machine}; an estimate", ""]
     for kind in ("experiments", "cohorts"):
-        names = [name for name in configuration.settings[kind] if found.cells[name]]
-        lines += [f"| {kind[:-1]} | cells | GPU hours |", "| --- | --- | --- |"]
-        lines += [_row(name, found.cells[name], found.seconds[name]) for name in names]
-        cells, seconds = (sum(of[name] for name in names) for of in (found.cells, found.seconds))
-        lines += [_row("all", cells, seconds), ""]
+        names = [name for name in configuration.config[kind] if found.runs[name]]
+        lines += [f"| {kind[:-1]} | runs | GPU hours |", "| --- | --- | --- |"]
+        lines += [_row(name, found.runs[name], found.seconds[name]) for name in names]
+        runs, seconds = (sum(of[name] for name in names) for of in (found.runs, found.seconds))
+        lines += [_row("all", runs, seconds), ""]
     if found.unknown:
         names = ", ".join(sorted(found.unknown))
         lines += [f"Not counted, because their time or size is not known: {names}.", ""]
     return "\n".join(lines[:-1])
 
 
-def _row(name: str, cells: int, seconds: float) -> str:
-    return f"| {name} | {cells:,} | {seconds / 3600:.1f} |"
+def _row(name: str, runs: int, seconds: float) -> str:
+    return f"| {name} | {runs:,} | {seconds / 3600:.1f} |"

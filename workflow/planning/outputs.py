@@ -5,8 +5,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflow.planning.cells import Cell, experiment_cells, wanted_cells
 from workflow.planning.paths import FIGURE_FORMATS, TABLE_FORMATS, Paths
+from workflow.planning.runs import Run, experiment_runs, wanted_runs
 
 if TYPE_CHECKING:
     from workflow.planning.configuration import Configuration
@@ -97,63 +97,63 @@ def _entries(configuration: "Configuration", experiment: str, kind: str) -> Iter
 
 
 def takes_diagnostics(configuration: "Configuration", kind: str, name: str) -> bool:
-    """Whether a table or figure shows diagnostics of cells."""
+    """Whether a table or figure shows diagnostics of runs."""
     return "diagnostics" in PROGRAMS[kind][item(configuration, kind, name)["program"]]
 
 
 @lru_cache
-def item_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Cell, ...]:
-    """The cells that a table or figure is made of."""
+def item_runs(configuration: "Configuration", kind: str, name: str) -> tuple[Run, ...]:
+    """The runs that a table or figure is made of."""
     entry = item(configuration, kind, name)
-    cells = _shown(entry, experiment_cells(configuration, entry["experiment"]))
+    runs = _shown(entry, experiment_runs(configuration, entry["experiment"]))
     if takes_diagnostics(configuration, kind, name):
-        cells = _diagnosable(configuration, cells)
-        return tuple(cell for cell in cells if not _undiagnosed(configuration, cell))
-    return cells
+        runs = _diagnosable(configuration, runs)
+        return tuple(run for run in runs if not _undiagnosed(configuration, run))
+    return runs
 
 
-def _diagnosable(configuration: "Configuration", cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    return tuple(cell for cell in cells if configuration.method_of(cell.variant)["diagnose"])
+def _diagnosable(configuration: "Configuration", runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    return tuple(run for run in runs if configuration.method_of(run.variant)["diagnose"])
 
 
-def _undiagnosed(configuration: "Configuration", cell: Cell) -> bool:
+def _undiagnosed(configuration: "Configuration", run: Run) -> bool:
     """Whether diagnostics would have to be made, where only what there is shall be shown."""
-    if configuration.settings["untrained"] == "train":
+    if configuration.config["untrained"] == "train":
         return False
-    paths = Paths(configuration.settings["results"])
-    return not Path(paths.diagnostics(cell), "meta.json").exists()
+    paths = Paths(configuration.config["results"])
+    return not Path(paths.diagnostics(run), "meta.json").exists()
 
 
 @lru_cache
-def planned_cells(configuration: "Configuration", kind: str, name: str) -> tuple[Cell, ...]:
-    """The same with cells that are skipped, which a table shows as not run."""
+def planned_runs(configuration: "Configuration", kind: str, name: str) -> tuple[Run, ...]:
+    """The same with runs that are skipped, which a table shows as not run."""
     entry = item(configuration, kind, name)
-    cells = _shown(entry, wanted_cells(configuration, entry["experiment"]))
+    runs = _shown(entry, wanted_runs(configuration, entry["experiment"]))
     takes = takes_diagnostics(configuration, kind, name)
-    return _diagnosable(configuration, cells) if takes else cells
+    return _diagnosable(configuration, runs) if takes else runs
 
 
-def _shown(entry: dict, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """The cells that an entry asks for by ``cohorts``, ``protocols`` and ``variants``."""
+def _shown(entry: dict, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """The runs that an entry asks for by ``cohorts``, ``protocols`` and ``variants``."""
     wanted = {key: entry.get(f"{key}s") for key in ("cohort", "protocol", "variant")}
     return tuple(
-        cell
-        for cell in cells
-        if all(names is None or getattr(cell, key) in names for key, names in wanted.items())
+        run
+        for run in runs
+        if all(names is None or getattr(run, key) in names for key, names in wanted.items())
     )
 
 
 def planned(configuration: "Configuration", kind: str, name: str) -> dict:
     """What belongs into a table: its (cohort, protocol) pairs and its variants."""
-    cells = planned_cells(configuration, kind, name)
+    runs = planned_runs(configuration, kind, name)
     variants = []
-    for variant in dict.fromkeys(cell.variant for cell in cells):
+    for variant in dict.fromkeys(run.variant for run in runs):
         method = configuration.method_of(variant)
         label = configuration.variants[variant][1]["label"]
         words = {"method": method["method"], "label": label, "group": method["group"]}
-        change = configuration.variants[variant][1]["settings"]
+        change = configuration.variants[variant][1]["hyperparameters"]
         variants.append({"variant": variant, **words, "change": change})
-    return {"settings": list(dict.fromkeys(cell[:2] for cell in cells)), "variants": variants}
+    return {"pairs": list(dict.fromkeys(run[:2] for run in runs)), "variants": variants}
 
 
 def output_inputs(
@@ -161,17 +161,17 @@ def output_inputs(
 ) -> dict[str, list[str]]:
     """The files that a table or figure is made of, by option; for ``runs`` their folders."""
     entry = item(configuration, kind, name)
-    cells = item_cells(configuration, kind, name)
-    cohorts = list(dict.fromkeys(cell.cohort for cell in cells))
-    settings = list(dict.fromkeys((cell.cohort, cell.protocol) for cell in cells))
+    runs = item_runs(configuration, kind, name)
+    cohorts = list(dict.fromkeys(run.cohort for run in runs))
+    settings = list(dict.fromkeys((run.cohort, run.protocol) for run in runs))
     experiment = entry["experiment"]
     files = {
         "inclusion": [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
         "participants": [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
         "profiles": [paths.cohort(cohort, "site_profile.tsv") for cohort in cohorts],
         "block_lengths": [paths.block_length(*pair) for pair in settings],
-        "runs": [paths.run(cell) for cell in cells],
-        "diagnostics": [paths.diagnostics(cell) for cell in cells],
+        "runs": [paths.run(run) for run in runs],
+        "diagnostics": [paths.diagnostics(run) for run in runs],
         "summaries": [paths.summary(experiment, *pair) for pair in settings],
         "sites": [paths.summary(experiment, *pair, sites=True) for pair in settings],
     }
@@ -186,16 +186,16 @@ def output_names(
         entry["name"]
         for experiment in experiments
         for entry in _entries(configuration, experiment, kind)
-        if item_cells(configuration, kind, entry["name"])
+        if item_runs(configuration, kind, entry["name"])
     ]
 
 
 def experiments_with_results(configuration: "Configuration") -> list[str]:
-    """Experiments with a table or figure to show, and cells that none before them has."""
+    """Experiments with a table or figure to show, and runs that none before them has."""
     found: list[str] = []
-    seen: set[Cell] = set()
-    for name in configuration.settings["experiments"]:
-        own = set(experiment_cells(configuration, name)) - seen
+    seen: set[Run] = set()
+    for name in configuration.config["experiments"]:
+        own = set(experiment_runs(configuration, name)) - seen
         if own and any(output_names(configuration, kind, (name,)) for kind in PROGRAMS):
             found.append(name)
             seen |= own

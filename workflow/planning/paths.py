@@ -1,6 +1,6 @@
 """Where files are; the rules and their input functions agree through this module."""
 
-from workflow.planning.cells import Cell
+from workflow.planning.runs import Run
 
 COHORT_FILES = ("participants.tsv", "inclusion.tsv", "series.h5", "fc.h5")
 TABLE_FORMATS = ("csv", "md", "tex", "json")
@@ -25,16 +25,16 @@ class Paths:
         """The block length of every fold."""
         return f"{self.results}/blocklength/{cohort}/{protocol}.json"
 
-    def run(self, cell: Cell) -> str:
-        """The folder of a trained cell."""
-        return f"{self.results}/runs/{_folder(cell)}"
+    def run(self, run: Run) -> str:
+        """The folder of a trained run."""
+        return f"{self.results}/runs/{_folder(run)}"
 
-    def diagnostics(self, cell: Cell) -> str:
-        """The folder with the diagnostics of a cell, whichever experiment asks for them."""
-        return f"{self.results}/diagnostics/{_folder(cell)}"
+    def diagnostics(self, run: Run) -> str:
+        """The folder with the diagnostics of a run, whichever experiment asks for them."""
+        return f"{self.results}/diagnostics/{_folder(run)}"
 
     def summary(self, experiment: str, cohort: str, protocol: str, sites: bool = False) -> str:
-        """The summary of an experiment's cells: one row per variant, or per variant and site."""
+        """The summary of an experiment's runs: one row per variant, or per variant and site."""
         suffix = "-sites" if sites else ""
         return f"{self.results}/summaries/{experiment}/{cohort}/{protocol}{suffix}.csv"
 
@@ -62,5 +62,5 @@ class Paths:
         return f"{self.results}/run_config.yaml"
 
 
-def _folder(cell: Cell) -> str:
-    return f"{cell.cohort}/{cell.protocol}/{cell.variant}/seed-{cell.seed}"
+def _folder(run: Run) -> str:
+    return f"{run.cohort}/{run.protocol}/{run.variant}/seed-{run.seed}"

@@ -16,7 +16,7 @@ rule blocklength:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        settings=as_json(CONFIG.settings["block_length"]),
+        settings=as_json(CONFIG.config["block_length"]),
         code=code("scripts/blocklength.py"),
     shell:
         "{RUN}/blocklength.py --series {input.series:q} --participants {input.participants:q}"

@@ -9,13 +9,13 @@ from functools import partial
 from brio_core.system.versions import code_version, program_version
 from brio_core.system.errors import BrioError
 from brio_core.reporting.remarks import remarks
-from workflow.planning.cells import (
-    Cell,
-    experiment_cells,
-    experiment_settings,
-    foreign_cells,
-    own_name,
-    summary_cells,
+from workflow.planning.runs import (
+    Run,
+    experiment_runs,
+    experiment_pairs,
+    external_runs,
+    canonical_variant,
+    summary_runs,
 )
 from workflow.planning.documents import (
     document_files,
@@ -32,14 +32,14 @@ from workflow.planning.outputs import (
     output_files,
     output_inputs,
     planned,
-    planned_cells,
+    planned_runs,
 )
 from workflow.planning.paths import TABLE_FORMATS
 from workflow.planning.sources import DEMO, atlas_files, described, source_files, subject_tables
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
-ACTIVE = tuple(CONFIG.settings["experiments"])
+ACTIVE = tuple(CONFIG.config["experiments"])
 # The paper's numbers belong to the programs that read them: no input, or moving the repository
 # would make their tables again.
 PAPER_TABLES = [
@@ -74,7 +74,7 @@ def raw_data(wildcards):
     """
     if wildcards.cohort == DEMO:
         return rules.make_demo.output.folder
-    return subject_tables(CONFIG.datasets[wildcards.cohort], CONFIG.settings["data_dir"])
+    return subject_tables(CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"])
 
 
 def dataset_json(wildcards):
@@ -91,29 +91,29 @@ def imaging_code(script):
 
 
 def trains_on(wildcards):
-    """The device of a cell. It is a resource and no parameter: another machine retrains nothing."""
+    """The device of a run. It is a resource and no parameter: another machine retrains nothing."""
     uses_gpu = CONFIG.method_of(wildcards.variant)["gpu"]
-    return CONFIG.settings["device"] if uses_gpu else "cpu"
+    return CONFIG.config["device"] if uses_gpu else "cpu"
 
 
 def kept_models(path):
-    """The models of a cell, which are deleted after the last job that reads them if so wanted."""
-    return temp(path) if CONFIG.settings["model_files"] == "drop" else path
+    """The models of a run, which are deleted after the last job that reads them if so wanted."""
+    return temp(path) if CONFIG.config["model_files"] == "drop" else path
 
 
 def method_code(program):
-    """The script and the files of the cell's method, which is imported by name."""
+    """The script and the files of the run's method, which is imported by name."""
     return lambda wildcards: program_version(program, [CONFIG.variants[wildcards.variant][0]])
 
 
 def adopted(wildcards):
-    """The entry of foreign predictions behind a cell."""
-    cell = (wildcards.cohort, wildcards.protocol, wildcards.foreign, int(wildcards.seed))
-    return foreign_cells(CONFIG)[Cell(*cell)]
+    """The entry of external predictions behind a run."""
+    run = (wildcards.cohort, wildcards.protocol, wildcards.external, int(wildcards.seed))
+    return external_runs(CONFIG)[Run(*run)]
 
 
 def summarised_runs(wildcards):
-    return summary_cells(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
+    return summary_runs(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
 
 
 def about(cohort):
@@ -123,7 +123,7 @@ def about(cohort):
 
 
 def datasets_json(kind, name):
-    cohorts = {cell.cohort: about(cell.cohort) for cell in planned_cells(CONFIG, kind, name)}
+    cohorts = {run.cohort: about(run.cohort) for run in planned_runs(CONFIG, kind, name)}
     return as_json(cohorts)
 
 
@@ -148,7 +148,7 @@ def heading(kind, name):
     entry = item(CONFIG, kind, name)
     words = {key: entry[key] for key in ("title", "caption")}
     if "reference" in entry:
-        words["reference"] = own_name(CONFIG, entry["reference"])
+        words["reference"] = canonical_variant(CONFIG, entry["reference"])
     return words
 
 
@@ -162,23 +162,23 @@ def table_options(wildcards):
 
 def active_summaries(wildcards):
     return [
-        PATHS.summary(name, *pair) for name in ACTIVE for pair in experiment_settings(CONFIG, name)
+        PATHS.summary(name, *pair) for name in ACTIVE for pair in experiment_pairs(CONFIG, name)
     ]
 
 
-def active_cells(wildcards):
-    return [path.removesuffix("csv") + "cells.json" for path in active_summaries(wildcards)]
+def active_runs(wildcards):
+    return [path.removesuffix("csv") + "runs.json" for path in active_summaries(wildcards)]
 
 
 def used_cohorts():
     """Cohorts of the active experiments, less those that are skipped."""
-    pairs = [pair for name in ACTIVE for pair in experiment_settings(CONFIG, name)]
+    pairs = [pair for name in ACTIVE for pair in experiment_pairs(CONFIG, name)]
     return list(dict.fromkeys(cohort for cohort, _ in pairs))
 
 
 def true_pairs():
     """(cohort, protocol) of the active experiments, those with permuted labels left out."""
-    pairs = [pair for name in ACTIVE for pair in experiment_settings(CONFIG, name)]
+    pairs = [pair for name in ACTIVE for pair in experiment_pairs(CONFIG, name)]
     return list(dict.fromkeys(pair for pair in pairs if "permuted" not in pair[1]))
 
 
@@ -188,8 +188,8 @@ def true_summaries(wildcards):
 
 def used_methods():
     """Files of the methods of the active experiments, whose comments the settings page shows."""
-    cells = [cell for name in ACTIVE for cell in experiment_cells(CONFIG, name)]
-    names = dict.fromkeys(CONFIG.variants[cell.variant][0] for cell in cells)
+    runs = [run for name in ACTIVE for run in experiment_runs(CONFIG, name)]
+    names = dict.fromkeys(CONFIG.variants[run.variant][0] for run in runs)
     return {name: shown(find("methods", name)) for name in names}
 
 
@@ -239,8 +239,8 @@ def everything(wildcards):
 
 def predictions_of(experiments):
     """Predictions are asked for too: one that was deleted is made again, with what hangs on it."""
-    cells = [cell for name in experiments for cell in experiment_cells(CONFIG, name)]
-    return [f"{PATHS.run(cell)}/predictions.csv" for cell in dict.fromkeys(cells)]
+    runs = [run for name in experiments for run in experiment_runs(CONFIG, name)]
+    return [f"{PATHS.run(run)}/predictions.csv" for run in dict.fromkeys(runs)]
 
 
 def common_tables():
@@ -260,7 +260,7 @@ def everything_with(target, cohorts, advice):
     """The same for a target that makes sense only with certain cohorts."""
 
     def files(wildcards):
-        missing = [cohort for cohort in cohorts if cohort not in CONFIG.settings["cohorts"]]
+        missing = [cohort for cohort in cohorts if cohort not in CONFIG.config["cohorts"]]
         if missing:
             sys.exit(
                 f"error: the target '{target}' needs the cohorts {', '.join(missing)}, which the"
@@ -275,7 +275,7 @@ def experiment_files(experiment):
     """Tables and figures of one experiment, whether or not the configuration lists it."""
 
     def files(wildcards):
-        if not experiment_cells(CONFIG, experiment):
+        if not experiment_runs(CONFIG, experiment):
             sys.exit(
                 f"error: the experiment '{experiment}' has nothing to run with the cohorts and"
                 " methods of the configuration; choose another --configfile"

@@ -25,7 +25,7 @@ rule diagnose:
     params:
         cohort_dir=subpath(input.fc, parent=True),
         run=subpath(input.meta, parent=True),
-        settings=as_json(CONFIG.settings["diagnostics"]),
+        settings=as_json(CONFIG.config["diagnostics"]),
         code=method_code("diagnose"),
     shell:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"

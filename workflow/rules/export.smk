@@ -21,9 +21,9 @@ rule export:
         mem_mb=2000,
         runtime=10,
     params:
-        least=CONFIG.settings["smallest_cell"],
+        least=CONFIG.config["smallest_cell"],
         code=code("scripts/export.py"),
     shell:
         "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q}"
-        " --smallest-cell {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --smallest-run {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"

@@ -16,8 +16,8 @@ rule candidates:
         runtime=30,
     params:
         dataset=dataset_json,
-        data_dir=CONFIG.settings["data_dir"],
-        on_bad_subject=CONFIG.settings["on_bad_subject"],
+        data_dir=CONFIG.config["data_dir"],
+        on_bad_subject=CONFIG.config["on_bad_subject"],
         code=imaging_code("scripts/candidates.py"),
     shell:
         "{RUN}/candidates.py --dataset {params.dataset:q} --data-dir {params.data_dir:q}"
@@ -42,7 +42,7 @@ rule extract:
         runtime=lambda wildcards, attempt: 240 * attempt,
     params:
         dataset=dataset_json,
-        data_dir=CONFIG.settings["data_dir"],
+        data_dir=CONFIG.config["data_dir"],
         batches=lambda wildcards: CONFIG.datasets[wildcards.cohort]["extract_batches"],
         code=imaging_code("scripts/extract.py"),
     shell:
@@ -59,7 +59,7 @@ rule assemble:
             for batch in range(CONFIG.datasets[wildcards.cohort]["extract_batches"])
         ],
         atlas=lambda wildcards: atlas_files(
-            CONFIG.datasets[wildcards.cohort], CONFIG.settings["data_dir"]
+            CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"]
         ),
     output:
         participants="<results>/cohorts/{cohort}/participants.tsv",
@@ -77,8 +77,8 @@ rule assemble:
         runtime=60,
     params:
         dataset=dataset_json,
-        data_dir=CONFIG.settings["data_dir"],
-        on_bad_subject=CONFIG.settings["on_bad_subject"],
+        data_dir=CONFIG.config["data_dir"],
+        on_bad_subject=CONFIG.config["on_bad_subject"],
         code=imaging_code("scripts/assemble.py"),
     shell:
         "{RUN}/assemble.py --dataset {params.dataset:q} --data-dir {params.data_dir:q}"

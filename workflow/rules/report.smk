@@ -3,8 +3,8 @@ rule index:
         tables=all_tables("json"),
         figures=output_files(CONFIG, PATHS, "figures", ACTIVE, "png"),
         summaries=active_summaries,
-        # One file for many cells: a thousand run folders would not fit into one command.
-        cells=active_cells,
+        # One file for many runs: a thousand run folders would not fit into one command.
+        runs=active_runs,
     output:
         page=report(
             "<results>/index.html",
@@ -32,6 +32,6 @@ rule index:
         code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
     shell:
         "{RUN}/overview.py --tables {input.tables:q} --figures {input.figures:q}"
-        " --summaries {input.summaries:q} --runs {input.cells:q} --config {params.config:q}"
+        " --summaries {input.summaries:q} --runs {input.runs:q} --config {params.config:q}"
         " --datasets {params.datasets:q} --command {params.command:q}"
         " --out {output.page:q} > {log:q} 2>&1"

@@ -16,7 +16,7 @@ rule split:
         mem_mb=2000,
         runtime=10,
     params:
-        split_seed=CONFIG.settings["split_seed"],
+        split_seed=CONFIG.config["split_seed"],
         code=code("scripts/split.py"),
     shell:
         "{RUN}/split.py --participants {input.participants:q} --cohort {wildcards.cohort:q}"

@@ -1,15 +1,13 @@
 rule summarise:
     input:
         predictions=lambda wildcards: [
-            f"{PATHS.run(cell)}/predictions.csv" for cell in summarised_runs(wildcards)
+            f"{PATHS.run(run)}/predictions.csv" for run in summarised_runs(wildcards)
         ],
-        meta=lambda wildcards: [
-            f"{PATHS.run(cell)}/meta.json" for cell in summarised_runs(wildcards)
-        ],
+        meta=lambda wildcards: [f"{PATHS.run(run)}/meta.json" for run in summarised_runs(wildcards)],
     output:
         summary="<results>/summaries/{experiment}/{cohort}/{protocol}.csv",
         sites="<results>/summaries/{experiment}/{cohort}/{protocol}-sites.csv",
-        cells="<results>/summaries/{experiment}/{cohort}/{protocol}.cells.json",
+        runs="<results>/summaries/{experiment}/{cohort}/{protocol}.runs.json",
     log:
         "<logs>/summarise/{experiment}/{cohort}/{protocol}.log",
     benchmark:
@@ -21,9 +19,9 @@ rule summarise:
         mem_mb=4000,
         runtime=60,
     params:
-        runs=lambda wildcards: [PATHS.run(cell) for cell in summarised_runs(wildcards)],
+        runs=lambda wildcards: [PATHS.run(run) for run in summarised_runs(wildcards)],
         code=code("scripts/summarise.py"),
     shell:
         "{RUN}/summarise.py --runs {params.runs:q} --experiment {wildcards.experiment:q}"
-        " --out {output.summary:q} --sites {output.sites:q} --cells {output.cells:q}"
+        " --out {output.summary:q} --sites {output.sites:q} --runs {output.runs:q}"
         " > {log:q} 2>&1"

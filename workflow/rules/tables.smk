@@ -86,7 +86,7 @@ rule settings:
         csv=report(
             "<results>/tables/settings.csv",
             caption="../report/output.rst",
-            category="Settings",
+            category="Hyperparameters",
             labels={"Kind": "table", "Title": "Choices that the paper leaves open"},
         ),
         others="<results>/tables/settings-others.csv",

@@ -22,9 +22,9 @@ rule train:
         runtime=lambda wildcards, attempt: 480 * attempt,
         gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
         device=trains_on,
-        fallback="--allow-cpu" if CONFIG.settings["allow_cpu"] else "",
+        fallback="--allow-cpu" if CONFIG.config["allow_cpu"] else "",
         # Like the others here no parameter: another choice retrains nothing.
-        compress="--compress-models" if CONFIG.settings["model_files"] == "compress" else "",
+        compress="--compress-models" if CONFIG.config["model_files"] == "compress" else "",
         # How often unfinished training is saved; a machine setting like the others here.
         checkpoint_seconds=60,
     params:

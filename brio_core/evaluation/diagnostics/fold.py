@@ -1,4 +1,4 @@
-"""Diagnostics of one fold of a trained cell."""
+"""Diagnostics of one fold of a trained run."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.methods.interface import Features, Method, PathMethod
 from brio_core.methods.linear.tangent import CHUNK
-from brio_core.system.residence import rows_of, taken
+from brio_core.system.residence import gather, rows_of
 from brio_core.system.seeds import derive_seed
 from brio_core.system.threads import spread
 from brio_core.training.problem import Fold, Problem
@@ -75,7 +75,7 @@ class FoldData:
         )
 
     def _inputs(self, rows: Tensor) -> dict[str, Tensor]:
-        return taken(self.problem.inputs, rows)
+        return gather(self.problem.inputs, rows)
 
     def _reestimated_inputs(self, rows: Tensor, length: int) -> dict[str, Tensor]:
         """A method that uses series gets resampled ones; what is not a scan stays as it is."""
@@ -142,7 +142,7 @@ class FoldData:
     def _as_trained(self) -> Iterator[None]:
         """The model multiplies as it did in training; what is measured of it is exact."""
         before = torch.get_float32_matmul_precision()
-        exact = getattr(self.module.settings, "precision", "float32") == "float32"
+        exact = getattr(self.module.hyperparameters, "precision", "float32") == "float32"
         torch.set_float32_matmul_precision("highest" if exact else "high")
         try:
             yield
@@ -168,18 +168,18 @@ class FoldData:
         return self._answers(("logits",), map(self._made, inputs))[0]
 
 
-def diagnose_fold(data: FoldData, settings: dict) -> dict[str, Records]:
+def diagnose_fold(data: FoldData, hyperparameters: dict) -> dict[str, Records]:
     """Records of every diagnostic that applies to the method, by table."""
     # Qualification means something only where nothing was taken out of it.
-    qualified = isinstance(data.module, Brio) and data.module.settings.without == "none"
+    qualified = isinstance(data.module, Brio) and data.module.hyperparameters.without == "none"
     site, label = data.train
     representation = data.full_scans(data.fold.train, "represent")[0]
     answers = data.responses("logits", *(["contributions"] if qualified else []))
     tables: dict[str, Records] = {
-        "cells": [
+        "folds": [
             {
                 "site_discrepancy": float(
-                    site_discrepancy(representation, site, label, settings["epsilon"])
+                    site_discrepancy(representation, site, label, hyperparameters["epsilon"])
                 ),
                 "predictive_variation": float(predictive_variation(answers[0], site, label)),
             }
@@ -190,13 +190,13 @@ def diagnose_fold(data: FoldData, settings: dict) -> dict[str, Records]:
                 "position": position,
                 "test_auc": data.test_auc(data.shortened_logits(fraction, position)),
             }
-            for fraction in settings["scan_fractions"]
+            for fraction in hyperparameters["scan_fractions"]
             if data.can_shorten(fraction)
             for position in POSITIONS
         ],
     }
     if qualified:
-        tables |= _factor_records(data, answers[1], settings["retention_draws"])
+        tables |= _factor_records(data, answers[1], hyperparameters["retention_draws"])
     return tables
 
 
@@ -206,11 +206,11 @@ def _factor_records(data: FoldData, contributions: Tensor, draws: int) -> dict[s
     module: Brio = data.module
     # A few numbers per factor: reading them one by one from a GPU would take longer.
     contributions, site, label = (one.cpu() for one in (contributions, *data.train))
-    stabiliser = module.settings.stabiliser
+    stabiliser = module.hyperparameters.stabiliser
     weights = module.classifier.double().cpu()
     found = qualify(contributions, site, label, weights, stabiliser=stabiliser)
     representation = data.full_scans(data.fold.test, "represent")[0]
-    seed = derive_seed(*data.problem.words(data.fold, "factor retention"))
+    seed = derive_seed(*data.problem.seed_key(data.fold, "factor retention"))
     retained = factor_retention(representation, module.head, factor_scores(found), draws, seed)
     stable = contrast_stability(contributions, site, label, found, stabiliser)
     penalties = variational_form(found)
@@ -219,7 +219,7 @@ def _factor_records(data: FoldData, contributions: Tensor, draws: int) -> dict[s
     return {
         "retention": [
             {"ranking": one.ranking, "draw": one.draw, "kept": one.kept,
-             "factors": module.settings.factors, "test_auc": data.test_auc(one.logits)}
+             "factors": module.hyperparameters.factors, "test_auc": data.test_auc(one.logits)}
             for one in retained
         ],
         "profiles": [{"roi": roi, "score": float(score)} for roi, score in enumerate(profile)],

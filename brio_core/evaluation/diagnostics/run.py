@@ -1,4 +1,4 @@
-"""All diagnostics of a trained cell."""
+"""All diagnostics of a trained run."""
 
 import csv
 import time
@@ -25,7 +25,7 @@ from brio_core.training.results import Models, read_models, write_records
 from brio_core.training.trainer import make_deterministic
 
 # What diagnostics tell about their cell, in its own words.
-CELL = ("cohort", "protocol", "variant", "method", "label", "group", "seed", "settings")
+RUN = ("cohort", "protocol", "variant", "method", "label", "group", "seed", "hyperparameters")
 
 
 def diagnose_cell(
@@ -33,7 +33,7 @@ def diagnose_cell(
     split_path: Path,
     block_length_path: Path,
     run_dir: Path,
-    settings: dict,
+    hyperparameters: dict,
     device: torch.device,
     out_dir: Path,
     code: str = "",
@@ -54,21 +54,28 @@ def diagnose_cell(
     folds = read_folds(cohort, split, read_json(block_length_path, "split_checksum", "folds"))
     models = read_models(run_dir / "models.pt")
     problem = Problem(
-        cohort, split, folds, models.method, models.settings, meta["variant"], meta["seed"], device
+        cohort,
+        split,
+        folds,
+        models.method,
+        models.hyperparameters,
+        meta["variant"],
+        meta["seed"],
+        device,
     )
     # Every method and seed is asked about the same re-estimates.
-    reestimates = Reestimates(Scans(cohort, device, seed=0), settings["reestimates"])
+    reestimates = Reestimates(Scans(cohort, device, seed=0), hyperparameters["reestimates"])
     tables = _tables(problem, stored_auc(run_dir / "predictions.csv"), meta, models, reestimates,
-                     settings, memory)  # fmt: skip
+                     hyperparameters, memory)  # fmt: skip
     for name, records in tables.items():
         if records:
             write_records(out_dir / f"{name}.csv", records)
     write_records(out_dir / "rois.csv", roi_records(cohort.series.rois))
     write_json(
         out_dir / "meta.json",
-        {key: meta[key] for key in CELL}
+        {key: meta[key] for key in RUN}
         | {
-            "diagnostics": settings,
+            "diagnostics": hyperparameters,
             "split_checksum": split["checksum"],
             "inputs": input_checksums(cohort_dir, block_length_path),
             "code": code,
@@ -84,7 +91,7 @@ def _tables(
     meta: dict,
     models: Models,
     reestimates: Reestimates,
-    settings: dict,
+    hyperparameters: dict,
     memory: int | None,
 ) -> dict[str, Records]:
     """Records of all folds, by table; ``tested`` is the test AUC of every fold."""
@@ -95,11 +102,11 @@ def _tables(
         module = problem.restored(fold, models.states[index], chosen)
         kept = None
         if models.method.features_are_shared:
-            # By folds that have chosen the same settings.
+            # By folds that have chosen the same hyperparameters.
             budget = half_of_free_memory(problem.device, memory)
             kept = shared.setdefault(repr(sorted(chosen.items())), SharedFeatures(budget))
-        found = diagnose_fold(FoldData(module, problem, fold, reestimates, kept), settings)
-        found["cells"][0] |= {
+        found = diagnose_fold(FoldData(module, problem, fold, reestimates, kept), hyperparameters)
+        found["folds"][0] |= {
             "validation_auc": meta["folds"][index]["validation_auc"],
             "test_auc": tested[fold.name],
         }

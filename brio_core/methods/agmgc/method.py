@@ -27,7 +27,7 @@ from brio_core.methods.agmgc.splines import (
     product_basis,
     spline_operator,
 )
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import (
     Batch,
     Features,
@@ -40,7 +40,7 @@ from brio_core.system.randomness import dropout
 
 
 @dataclass(frozen=True)
-class AgmgcSettings(GradientSettings):
+class AgmgcHyperparameters(GradientHyperparameters):
     """Sizes of the network, the rule for both graphs, and the weights of the losses.
 
     ``coordinates`` of an edge on the splines are its ``correlation``, or the three ``offsets``
@@ -101,11 +101,11 @@ class Agmgc(GradientMethod):
     """Stem, graph learner, local and global branch, mean and maximum over ROIs, two logits."""
 
     name = "agmgc"
-    Settings = AgmgcSettings
+    Hyperparameters = AgmgcHyperparameters
 
-    def __init__(self, settings: AgmgcSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s, hidden = settings, settings.hidden
+    def __init__(self, hyperparameters: AgmgcHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s, hidden = hyperparameters, hyperparameters.hidden
         self.stem = nn.Sequential(nn.Linear(n_rois, hidden), nn.LayerNorm(hidden), nn.GELU())
         self.learner = LearnerGraph(hidden, s.learner_dim, s.density)
         points = s.control_points
@@ -127,7 +127,7 @@ class Agmgc(GradientMethod):
 
     def prepare(self, train: TrainView) -> None:
         """Where the ROIs are, in units of twice the longest way along any axis."""
-        if self.settings.coordinates == "correlation":
+        if self.hyperparameters.coordinates == "correlation":
             return
         centroids = torch.as_tensor(train.rois.centroids, device=self.places.device)
         if not centroids.isfinite().all():
@@ -141,7 +141,7 @@ class Agmgc(GradientMethod):
     def features(self, inputs: Features) -> Features:
         """FC rows as node features, the correlation graph, and its edges on the splines."""
         fc = inputs["fc"]
-        mask = subject_graph(fc, self.settings.density)
+        mask = subject_graph(fc, self.hyperparameters.density)
         return {
             "nodes": fc,
             "correlations": normalised_adjacency(fc.abs() * mask),
@@ -150,8 +150,8 @@ class Agmgc(GradientMethod):
 
     def basis(self, fc: Tensor) -> Tensor:
         """The splines' basis functions at all pairs of ROIs, (..., P, P, m)."""
-        points = self.settings.control_points
-        if self.settings.coordinates == "correlation":
+        points = self.hyperparameters.control_points
+        if self.hyperparameters.coordinates == "correlation":
             # Splines know [0, 1] only, hence correlations and not Fisher z.
             return hat_basis((fc.tanh() + 1) / 2, points)
         offsets = self.places[None, :] - self.places[:, None]
@@ -164,7 +164,7 @@ class Agmgc(GradientMethod):
         return margin(self.head(self.represent(features)))
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        s = self.settings
+        s = self.hyperparameters
         encoded = self.encode(batch.features, views=True)
         represented = dropout(encoded.represented, s.dropout, batch.key)
         risk = binary_cross_entropy(margin(self.head(represented)), batch.label)
@@ -192,4 +192,4 @@ class Agmgc(GradientMethod):
     def contrast(self, views: Tensor) -> Tensor:
         """NT-Xent between the views of either graph alone, averaged over ROIs and projected."""
         projected = functional.normalize(self.projector(views.mean(-3)[..., 1:, :]), dim=-1)
-        return nt_xent(projected[..., 0, :], projected[..., 1, :], self.settings.temperature)
+        return nt_xent(projected[..., 0, :], projected[..., 1, :], self.hyperparameters.temperature)

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from brio_core.methods.brainnettf.orthonormal_readout import OrthonormalReadout
 from brio_core.methods.brainnettf.transformers import EncoderLayer
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.mixup import Blend, draw_blend, mix
 from brio_core.system.errors import BrioError
@@ -31,7 +31,7 @@ MIXUP, LAYERS = 0, 2
 
 
 @dataclass(frozen=True)
-class BrainNetTfSettings(GradientSettings):
+class BrainNetTfHyperparameters(GradientHyperparameters):
     """Sizes of the network; ``heads`` or ``clusters`` 0 leave the choice to the number of ROIs.
 
     ``input`` is ``fisher-z`` (diagonal 0) or ``pearson`` (diagonal 1).
@@ -76,11 +76,13 @@ class BrainNetTf(GradientMethod):
     """Transformer layers, whole-graph bottleneck, clusters, two-logit head."""
 
     name = "brainnettf"
-    Settings = BrainNetTfSettings
+    Hyperparameters = BrainNetTfHyperparameters
 
-    def __init__(self, settings: BrainNetTfSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(
+        self, hyperparameters: BrainNetTfHyperparameters, n_rois: int, n_sites: int
+    ) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         heads, clusters = s.heads_for(n_rois), s.clusters_for(n_rois)
         self.layers = nn.ModuleList(
             EncoderLayer(n_rois, heads, s.feedforward, s.dropout) for _ in range(s.layers)
@@ -95,7 +97,7 @@ class BrainNetTf(GradientMethod):
     def features(self, inputs: Features) -> Features:
         """FC rows as node features."""
         fc = inputs["fc"].clamp(-LARGEST, LARGEST)
-        if self.settings.input == "pearson":
+        if self.hyperparameters.input == "pearson":
             fc = fc.tanh() + torch.eye(self.n_rois, dtype=fc.dtype, device=fc.device)
         return {"nodes": fc}
 
@@ -107,7 +109,9 @@ class BrainNetTf(GradientMethod):
         return margin(self.head(self.represent(features)))
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        blend = draw_blend(batch.key, len(batch.label), MIXUP) if self.settings.mixup else None
+        blend = (
+            draw_blend(batch.key, len(batch.label), MIXUP) if self.hyperparameters.mixup else None
+        )
         return self.mixed_loss(batch, blend), {}
 
     def mixed_loss(self, batch: Batch, blend: Blend | None) -> Tensor:

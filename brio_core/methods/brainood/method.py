@@ -24,7 +24,7 @@ from brio_core.connectivity.fisher_z import without_diagonal
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.brainood.subject_sums import masked, tanh_errors
 from brio_core.methods.brainood.virtual_gin import VirtualGin
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
 from brio_core.methods.layers.edge_masks import (
@@ -45,7 +45,7 @@ EXTRACTOR, ATTENTION, MASKS, RECONSTRUCTION, PASSES = 0, 1, 2, 10, 100
 
 
 @dataclass(frozen=True)
-class BrainOodSettings(GradientSettings):
+class BrainOodHyperparameters(GradientHyperparameters):
     """``rounds`` subgraphs are drawn of every graph.
 
     ``soft_init`` starts the selector's embedding at deviation hidden^-1/2 instead of 1.
@@ -105,11 +105,11 @@ class BrainOod(GradientMethod):
     """A shared GIN on the whole graph and on random subgraphs, and a reconstruction of FC."""
 
     name = "brainood"
-    Settings = BrainOodSettings
+    Hyperparameters = BrainOodHyperparameters
 
-    def __init__(self, settings: BrainOodSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(self, hyperparameters: BrainOodHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         deviation = s.hidden**-0.5 if s.soft_init else 1.0
         self.selector = FeatureSelector(n_rois, s.hidden, s.selector_dropout, deviation)
         self.encoder = VirtualGin(n_rois, s.hidden, s.dropout)
@@ -120,8 +120,8 @@ class BrainOod(GradientMethod):
 
     def features(self, inputs: Features) -> Features:
         """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.settings.density)
-        edges = list_edges(mask, self.settings.density)
+        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
+        edges = list_edges(mask, self.hyperparameters.density)
         return {"nodes": inputs["fc"], **edges._asdict()}
 
     def represent(self, features: Features) -> Tensor:
@@ -134,7 +134,7 @@ class BrainOod(GradientMethod):
         return scores[:, 1] - scores[:, 0]
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        s, features, key = self.settings, batch.features, batch.key
+        s, features, key = self.hyperparameters, batch.features, batch.key
         edges = EdgeLists.of(features)
         mask = edges.mask
         looped = mask + self._identity(mask)
@@ -167,9 +167,13 @@ class BrainOod(GradientMethod):
         return loss, logs
 
     @classmethod
-    def phase(cls, settings: BrainOodSettings, epoch: int) -> str:
+    def phase(cls, hyperparameters: BrainOodHyperparameters, epoch: int) -> str:
         """The rate of the epoch, as text, where the loss asks for it."""
-        return f"{settings.rate(epoch):.6g}" if settings.lambda_information > 0 else "train"
+        return (
+            f"{hyperparameters.rate(epoch):.6g}"
+            if hyperparameters.lambda_information > 0
+            else "train"
+        )
 
     def encode(
         self,
@@ -193,7 +197,7 @@ class BrainOod(GradientMethod):
         self, nodes: Tensor, edges: EdgeLists, mask: Tensor, key: Tensor | None
     ) -> Tensor:
         """Logits of both directions of every edge, (B, 2, E)."""
-        s, keep = self.settings, None
+        s, keep = self.hyperparameters, None
         if key is not None and s.extractor_dropout > 0:
             drawn = uniform(key, (len(nodes), s.extractor_hidden), EXTRACTOR)
             keep = (drawn >= s.extractor_dropout) / (1 - s.extractor_dropout)
@@ -212,7 +216,7 @@ class BrainOod(GradientMethod):
 
         One pass after the other: each has normalisation statistics of its own.
         """
-        graphs = drawn_graphs(chance, edges, self.settings.rounds, key, MASKS)
+        graphs = drawn_graphs(chance, edges, self.hyperparameters.rounds, key, MASKS)
         pooled = [
             self.encode(features, graph, key, number, looped=True)[0].mean(-2)
             for number, graph in enumerate(graphs, start=1)
@@ -236,7 +240,7 @@ class BrainOod(GradientMethod):
         Every node has neighbours, because it selects its strongest edges. With ``looped`` the node
         is on the diagonal already.
         """
-        mean = self.settings.high_pass == "mean"
+        mean = self.hyperparameters.high_pass == "mean"
         weight = -1 / mask.sum(-1, keepdim=True) if mean else -mask.new_ones(1, 1)
         own = (1.0 if looped else 0.0) - (0.0 if mean else 1.0)
         return torch.addcmul(own * self._identity(mask), mask, weight)

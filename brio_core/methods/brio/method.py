@@ -11,7 +11,7 @@ from brio_core.connectivity.graphs import node_descriptor, propagation_support, 
 from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
 from brio_core.methods.brio.qualification import qualify
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.transport import marginal_error
 from brio_core.methods.linear.method import mean_and_scale
@@ -25,7 +25,7 @@ GRAPHS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class BrioSettings(GradientSettings):
+class BrioHyperparameters(GradientHyperparameters):
     """Names as in the paper; ``without`` removes one part: RS, TR, SM, SF or QG.
 
     ``restart_after_warmup`` lets the optimiser forget its moments when alignment begins: those of
@@ -78,12 +78,12 @@ class Brio(GradientMethod):
     """The factor model, its cached qualifications, and the qualified objective."""
 
     name = "brio"
-    Settings = BrioSettings
+    Hyperparameters = BrioHyperparameters
     features_are_shared = False
 
-    def __init__(self, settings: BrioSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(self, hyperparameters: BrioHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         self.factor_dim = s.total_factor_dim // s.factors
         self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers, s.roi_scale)
         self.assignment = Assignment(
@@ -110,12 +110,12 @@ class Brio(GradientMethod):
     @property
     def classifier(self) -> Tensor:
         """Classifier blocks w_j, (J, d_t)."""
-        return self.head.weight.view(self.settings.factors, self.factor_dim)
+        return self.head.weight.view(self.hyperparameters.factors, self.factor_dim)
 
     def prepare(self, train: TrainView) -> None:
-        support = propagation_support(train.fc, train.site, self.settings.density)
+        support = propagation_support(train.fc, train.site, self.hyperparameters.density)
         self.support.copy_(support)
-        if self.settings.standardise_descriptors:
+        if self.hyperparameters.standardise_descriptors:
             chunks = train.chunks(GRAPHS_AT_ONCE)
             described = torch.cat([node_descriptor(chunk["fc"], support) for chunk in chunks])
             mean, scale = mean_and_scale(described.double().flatten(1))
@@ -132,7 +132,7 @@ class Brio(GradientMethod):
         else:
             graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
             descriptor = node_descriptor(fc, self.support)
-        if self.settings.standardise_descriptors:
+        if self.hyperparameters.standardise_descriptors:
             descriptor = (descriptor - self.descriptor_mean) * self.descriptor_scale
         return {"graph": graph, "descriptor": descriptor}
 
@@ -153,7 +153,7 @@ class Brio(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         """Concatenated factors s (B, J d_t), Eq. (factorized_representation)."""
         factors = self.factors(features, self.current_assignment())
-        return factors.flatten(-2) / self.settings.factors**0.5
+        return factors.flatten(-2) / self.hyperparameters.factors**0.5
 
     def logits(self, features: Features) -> Tensor:
         return self.head(self.represent(features)).squeeze(-1)
@@ -167,7 +167,7 @@ class Brio(GradientMethod):
         return self.contributions(self.features({"fc": fc}))
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        s = self.settings
+        s = self.hyperparameters
         assignment = self.assign() if phase == WARM_UP else self.anchored
         factors = self.factors(batch.features, assignment)
         logits = self.head(factors.flatten(-2) / s.factors**0.5).squeeze(-1)
@@ -175,7 +175,7 @@ class Brio(GradientMethod):
         classification = binary_cross_entropy(logits, batch.label)
         alignment = torch.zeros_like(classification)
         if phase == QUALIFIED and s.lambda_env > 0:
-            cells = (self.n_sites, 2, s.subjects_per_cell, s.factors, self.factor_dim)
+            cells = (self.n_sites, 2, s.subjects_per_site_class, s.factors, self.factor_dim)
             alignment = alignment_loss(
                 factors.view(cells),
                 self.weight_matrix,
@@ -191,12 +191,12 @@ class Brio(GradientMethod):
         return classification + s.lambda_env * alignment, logs
 
     @classmethod
-    def phase(cls, settings: BrioSettings, epoch: int) -> str:
-        return WARM_UP if epoch <= settings.warmup_epochs else QUALIFIED
+    def phase(cls, hyperparameters: BrioHyperparameters, epoch: int) -> str:
+        return WARM_UP if epoch <= hyperparameters.warmup_epochs else QUALIFIED
 
     @classmethod
-    def restarts(cls, settings: BrioSettings, epoch: int) -> bool:
-        return settings.restart_after_warmup and epoch == settings.warmup_epochs + 1
+    def restarts(cls, hyperparameters: BrioHyperparameters, epoch: int) -> bool:
+        return hyperparameters.restart_after_warmup and epoch == hyperparameters.warmup_epochs + 1
 
     @classmethod
     def frozen(cls, phase: str) -> tuple[str, ...]:
@@ -207,31 +207,37 @@ class Brio(GradientMethod):
         cls,
         stack: FoldStack,
         sources: Sources,
-        settings: BrioSettings,
+        hyperparameters: BrioHyperparameters,
         step: int,
         steps_per_epoch: int,
     ) -> None:
         """Anchor the assignment when warm-up ends; refresh qualifications every M steps."""
-        step -= settings.warmup_epochs * steps_per_epoch
+        step -= hyperparameters.warmup_epochs * steps_per_epoch
         if step == 0:
             stack.buffers["anchored"].copy_(stack.call("assign"))
-        if step >= 0 and step % settings.refresh_interval == 0 and settings.lambda_env > 0:
-            sources.refresh.fill_(step // settings.refresh_interval)
-            sources.replay("refresh", lambda: cls.refresh(stack, sources, settings))
+        if (
+            step >= 0
+            and step % hyperparameters.refresh_interval == 0
+            and hyperparameters.lambda_env > 0
+        ):
+            sources.refresh.fill_(step // hyperparameters.refresh_interval)
+            sources.replay("refresh", lambda: cls.refresh(stack, sources, hyperparameters))
 
     @classmethod
-    def refresh(cls, stack: FoldStack, sources: Sources, settings: BrioSettings) -> None:
+    def refresh(
+        cls, stack: FoldStack, sources: Sources, hyperparameters: BrioHyperparameters
+    ) -> None:
         """Qualify all training subjects of every fold under one snapshot of the model."""
         fold = torch.arange(len(stack), device=stack.device)[:, None]
-        contributions = cls.source_contributions(stack, sources, settings)
+        contributions = cls.source_contributions(stack, sources, hyperparameters)
         qualification = qualify(
             contributions[fold, sources.rows],
             sources.site,
             sources.label,
-            stack.parameters["head.weight"].view(len(stack), settings.factors, -1),
+            stack.parameters["head.weight"].view(len(stack), hyperparameters.factors, -1),
             n_sites=stack.buffers["strength_matrix"].shape[1],
-            without=settings.without,
-            stabiliser=settings.stabiliser,
+            without=hyperparameters.without,
+            stabiliser=hyperparameters.stabiliser,
         )
         stack.buffers["weight_matrix"].copy_(qualification.weight_matrix)
         stack.buffers["strength_matrix"].copy_(qualification.strength_matrix)
@@ -240,13 +246,13 @@ class Brio(GradientMethod):
 
     @classmethod
     def source_contributions(
-        cls, stack: FoldStack, sources: Sources, settings: BrioSettings
+        cls, stack: FoldStack, sources: Sources, hyperparameters: BrioHyperparameters
     ) -> Tensor:
         """Contributions (F, N, K + 1, J); rows of subjects that a fold does not train on stay 0."""
         # Without RS or QG support is not used, so one full-scan column is enough.
-        uses_support = settings.without not in ("RS", "QG")
-        n_resamples = settings.reestimates if uses_support else 0
-        shape = (len(stack), sources.n_subjects, n_resamples + 1, settings.factors)
+        uses_support = hyperparameters.without not in ("RS", "QG")
+        n_resamples = hyperparameters.reestimates if uses_support else 0
+        shape = (len(stack), sources.n_subjects, n_resamples + 1, hyperparameters.factors)
         contributions = torch.zeros(shape, device=stack.device)
         fold = torch.arange(len(stack), device=stack.device)[:, None]
         for rows, features in sources.full_scans(GRAPHS_AT_ONCE):
@@ -255,7 +261,7 @@ class Brio(GradientMethod):
         if n_resamples == 0:
             return contributions
         chunks = sources.reestimates(
-            n_resamples, sources.refresh, settings.block_length_scale, GRAPHS_AT_ONCE
+            n_resamples, sources.refresh, hyperparameters.block_length_scale, GRAPHS_AT_ONCE
         )
         for chunk in chunks:
             fc = chunk.fc.flatten(0, 1)

@@ -20,8 +20,8 @@ from brio_core.methods.cepg.contrasts import (
     contrast_disagreement,
     reversed_gradient,
 )
-from brio_core.methods.gcn import Gcn, GcnSettings
-from brio_core.methods.hyperparameters import SiteSettings, check_choice
+from brio_core.methods.gcn import Gcn, GcnHyperparameters
+from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features
 from brio_core.methods.layers.environments import mean_over, membership, site_means
 from brio_core.methods.stack import FoldStack
@@ -33,7 +33,7 @@ LARGEST_DISAGREEMENT = 10.0
 
 
 @dataclass(frozen=True)
-class CepgSettings(SiteSettings, GcnSettings):
+class CepgHyperparameters(SiteHyperparameters, GcnHyperparameters):
     """``guide`` is ``shared`` (class contrasts), ``gap`` or ``grl``; see :class:`Cepg`.
 
     It joins after ``warmup_share`` of all epochs. Earlier checkpoints are not eligible:
@@ -67,23 +67,23 @@ class Cepg(Gcn):
     """
 
     name = "cepg"
-    Settings = CepgSettings
+    Hyperparameters = CepgHyperparameters
 
-    def __init__(self, settings: CepgSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        hidden = settings.hidden
+    def __init__(self, hyperparameters: CepgHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        hidden = hyperparameters.hidden
         self.gate = nn.Linear(hidden, hidden)
-        if settings.lambda_environment > 0:
+        if hyperparameters.lambda_environment > 0:
             self.environment_head = self._site_classifier()
-        if settings.guide == "gap":
+        if hyperparameters.guide == "gap":
             # The shape of the classifier, with the site beside z.
             self.site_head = nn.Linear(hidden + n_sites, 1)
-        if settings.guide == "grl":
+        if hyperparameters.guide == "grl":
             self.adversary = self._site_classifier()
             self.register_buffer("progress", torch.zeros(()))
 
     def _site_classifier(self) -> nn.Sequential:
-        s = self.settings
+        s = self.hyperparameters
         return nn.Sequential(
             nn.Linear(s.hidden, s.environment_hidden),
             nn.ReLU(),
@@ -100,7 +100,7 @@ class Cepg(Gcn):
         return gate * representation, (1 - gate) * representation
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        s = self.settings
+        s = self.hyperparameters
         represented = self._encode(batch.features, batch.key, batch.site >= 0)
         shared, rest = self.split(represented)
         members = membership(batch.site, self.n_sites)
@@ -118,16 +118,21 @@ class Cepg(Gcn):
         return loss, logs
 
     @classmethod
-    def phase(cls, settings: CepgSettings, epoch: int) -> str:
-        return WARM_UP if epoch <= settings.warmup_epochs else GUIDED
+    def phase(cls, hyperparameters: CepgHyperparameters, epoch: int) -> str:
+        return WARM_UP if epoch <= hyperparameters.warmup_epochs else GUIDED
 
     @classmethod
     def before_step(
-        cls, stack: FoldStack, sources: Sources, settings: Any, step: int, steps_per_epoch: int
+        cls,
+        stack: FoldStack,
+        sources: Sources,
+        hyperparameters: Any,
+        step: int,
+        steps_per_epoch: int,
     ) -> None:
         """Tell an adversary how far training has come."""
-        if settings.guide == "grl":
-            stack.buffers["progress"].fill_(step / (settings.epochs * steps_per_epoch))
+        if hyperparameters.guide == "grl":
+            stack.buffers["progress"].fill_(step / (hyperparameters.epochs * steps_per_epoch))
 
     @staticmethod
     def site_risks(logits: Tensor, label: Tensor, members: Tensor) -> Tensor:
@@ -144,7 +149,7 @@ class Cepg(Gcn):
     ) -> tuple[Tensor, Tensor]:
         """Disagreement of class contrasts between sites."""
         contrasts = class_contrasts(shared, label, members)
-        disagreement = contrast_disagreement(contrasts, self.settings.debias)
+        disagreement = contrast_disagreement(contrasts, self.hyperparameters.debias)
         return capped(disagreement, LARGEST_DISAGREEMENT), torch.zeros_like(disagreement)
 
     def gap(

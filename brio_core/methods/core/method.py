@@ -27,7 +27,7 @@ from brio_core.methods.core.sliding_windows import (
     window_connectivity,
     window_members,
 )
-from brio_core.methods.hyperparameters import GradientSettings
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.residual_norm import residual_norm
 from brio_core.methods.linear.method import mean_and_scale
@@ -44,7 +44,7 @@ SCAFFOLD_EDGES = {116: 256, 200: 384}
 
 
 @dataclass(frozen=True)
-class CoreSettings(GradientSettings):
+class CoreHyperparameters(GradientHyperparameters):
     """``scaffold_edges`` K is the size of the scaffold (0: by the number of ROIs).
 
     Edges that fewer than ``least_stability`` of the ``bootstraps`` choose are dropped, down to a
@@ -113,14 +113,14 @@ class Core(GradientMethod):
     """The gated line graph of the fold's scaffold."""
 
     name = "core"
-    Settings = CoreSettings
+    Hyperparameters = CoreHyperparameters
     needs = ("fc", "bold", "frames", "covariates")
     min_frames = 20
     features_are_shared = False
 
-    def __init__(self, settings: CoreSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(self, hyperparameters: CoreHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         count = s.n_edges(n_rois)
         self.embedding = nn.Parameter(torch.randn(count, s.embedding_dim) / s.embedding_dim**0.5)
         self.enter = nn.Linear(WIDTH + 2 + s.embedding_dim, s.hidden)
@@ -140,15 +140,15 @@ class Core(GradientMethod):
         self.register_buffer("positive_weight", torch.ones(()))
 
     @classmethod
-    def share(cls, sources: Sources, settings: CoreSettings) -> list[Features]:
+    def share(cls, sources: Sources, hyperparameters: CoreHyperparameters) -> list[Features]:
         """Statistics of all edges from the training sites of every fold."""
         n_rois = sources.inputs(sources.rows[:1, 0])["fc"].shape[-1]
         folds = [
             Group(rows[site >= 0], site[site >= 0], label[site >= 0])
             for rows, site, label in zip(sources.rows, sources.site, sources.label)
         ]
-        wanted = settings.n_edges(n_rois)
-        return scaffold_statistics(folds, sources.inputs, settings.bootstraps, wanted)
+        wanted = hyperparameters.n_edges(n_rois)
+        return scaffold_statistics(folds, sources.inputs, hyperparameters.bootstraps, wanted)
 
     def prepare(self, train: TrainView) -> None:
         inputs = {need: getattr(train, need) for need in self.needs}
@@ -174,7 +174,7 @@ class Core(GradientMethod):
         (statistics,) = scaffold_statistics(
             [Group(everyone, train.site, train.label)],
             lambda rows: {name: value[rows] for name, value in inputs.items()},
-            self.settings.bootstraps,
+            self.hyperparameters.bootstraps,
             len(self.kept),
         )
         return statistics
@@ -186,7 +186,9 @@ class Core(GradientMethod):
         order = order[stability[order].sort(descending=True, stable=True).indices]
         chosen = order[: len(self.kept)]
         rank = torch.arange(len(chosen), device=chosen.device)
-        kept = (stability[chosen] >= self.settings.least_stability) | (rank < len(chosen) // 4)
+        kept = (stability[chosen] >= self.hyperparameters.least_stability) | (
+            rank < len(chosen) // 4
+        )
         first, second = torch.triu_indices(self.n_rois, self.n_rois, 1, device=chosen.device)
         effect = statistics["effect"][chosen]
         spread = effect[kept].std(correction=0).clamp_min(1e-12)
@@ -206,7 +208,7 @@ class Core(GradientMethod):
         confounded = (covariates[:, None, :] * self.slopes).sum(-1)
         static = inputs["fc"][:, self.first, self.second] - confounded
         bold = inputs["bold"]
-        members = window_members(inputs["frames"], bold.shape[1], self.settings.window)
+        members = window_members(inputs["frames"], bold.shape[1], self.hyperparameters.window)
         course = window_connectivity(bold, members, self.first, self.second)
         described = describe_course(course, members.any(-1))
         return torch.cat([static[..., None], described], -1)
@@ -224,7 +226,7 @@ class Core(GradientMethod):
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         pooled, gate_logits = self.encode(batch.features)
-        pooled = dropout(pooled, self.settings.dropout, batch.key)
+        pooled = dropout(pooled, self.hyperparameters.dropout, batch.key)
         classification = functional.binary_cross_entropy_with_logits(
             self.head(pooled).squeeze(-1),
             batch.label.to(pooled.dtype),
@@ -232,7 +234,7 @@ class Core(GradientMethod):
         )
         gate = self.gate_divergence(gate_logits)
         logs = {"classification": classification, "gate": gate, "scaffold": self.kept.sum()}
-        return classification + self.settings.lambda_gate * gate, logs
+        return classification + self.hyperparameters.lambda_gate * gate, logs
 
     def encode(self, features: Features) -> tuple[Tensor, Tensor]:
         """The gated mean over edges (B, d), and the gates' logits (K, B)."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.disco.entmax import entmax
 from brio_core.methods.disco.experts import ExpertGin, ExpertLinear, SlowLinear, side_by_side
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
 from brio_core.methods.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
@@ -37,7 +37,7 @@ SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
-class DiscoSettings(GradientSettings):
+class DiscoHyperparameters(GradientHyperparameters):
     """Routing is uniform for ``warmup_epochs``; checkpoints are eligible afterwards.
 
     ``keep_share`` is the share of edges an expert should keep (the paper's rho), ``noise`` that
@@ -83,9 +83,9 @@ class Opinions(NamedTuple):
 class EdgeSelector(nn.Module):
     """Per expert a network ``[h_i ; h_j] - Linear - ReLU - Linear`` that selects edges."""
 
-    def __init__(self, settings: DiscoSettings) -> None:
+    def __init__(self, hyperparameters: DiscoHyperparameters) -> None:
         super().__init__()
-        s = settings
+        s = hyperparameters
         self.noise, self.temperature = s.noise, s.temperature
         self.first = ExpertLinear(s.experts, 2 * s.hidden, s.selector_hidden)
         self.last = ExpertLinear(s.experts, s.selector_hidden, 1)
@@ -136,11 +136,11 @@ class Disco(GradientMethod):
     """A shared selector encoder, K experts on subgraphs of their own, and a gate."""
 
     name = "disco"
-    Settings = DiscoSettings
+    Hyperparameters = DiscoHyperparameters
 
-    def __init__(self, settings: DiscoSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(self, hyperparameters: DiscoHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         self.selector = ExpertGin(1, n_rois, s.hidden, s.layers, s.dropout)
         self.edge_selector = EdgeSelector(s)
         self.encoder = ExpertGin(s.experts, n_rois, s.hidden, s.layers, s.dropout)
@@ -153,8 +153,8 @@ class Disco(GradientMethod):
 
     def features(self, inputs: Features) -> Features:
         """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.settings.density)
-        edges = list_edges(mask, self.settings.density)
+        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
+        edges = list_edges(mask, self.hyperparameters.density)
         return {"nodes": inputs["fc"], **edges._asdict()}
 
     def represent(self, features: Features) -> Tensor:
@@ -168,7 +168,7 @@ class Disco(GradientMethod):
         return mixed[:, 1] - mixed[:, 0]
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
-        s = self.settings
+        s = self.hyperparameters
         opinions = self.ask(batch.features, batch.key)
         present = EdgeLists.of(batch.features).present
         gate = self.gate(opinions.logits)
@@ -191,8 +191,8 @@ class Disco(GradientMethod):
         return loss, logs
 
     @classmethod
-    def phase(cls, settings: DiscoSettings, epoch: int) -> str:
-        return WARM_UP if epoch <= settings.warmup_epochs else ROUTED
+    def phase(cls, hyperparameters: DiscoHyperparameters, epoch: int) -> str:
+        return WARM_UP if epoch <= hyperparameters.warmup_epochs else ROUTED
 
     def ask(self, features: Features, key: Tensor | None) -> Opinions:
         """What every expert keeps of every graph, and makes of it; random with a key."""

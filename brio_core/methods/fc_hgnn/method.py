@@ -22,7 +22,7 @@ from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
-from brio_core.methods.hyperparameters import GradientSettings, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.environments import mean_over
 from brio_core.methods.stack import FoldStack
@@ -34,7 +34,7 @@ FEWEST_EDGES = 2
 
 
 @dataclass(frozen=True)
-class FcHgnnSettings(GradientSettings):
+class FcHgnnHyperparameters(GradientHyperparameters):
     """``threshold`` and ``phenotype_threshold`` are the paper's alpha and beta.
 
     ``density`` replaces the threshold where that leaves hardly an edge. ``kept`` and ``clusters``
@@ -69,14 +69,14 @@ class FcHgnn(GradientMethod):
     """Brain encoder, population network, linear head."""
 
     name = "fc-hgnn"
-    Settings = FcHgnnSettings
+    Hyperparameters = FcHgnnHyperparameters
     needs = ("fc", "covariates", "row")
     features_are_shared = False
     needs_population = True
 
-    def __init__(self, settings: FcHgnnSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
-        s = settings
+    def __init__(self, hyperparameters: FcHgnnHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
+        s = hyperparameters
         self.brain = BrainEncoder(n_rois, s.hidden, s.units, s.kept, s.clusters, s.dropout)
         self.population = Population(s.population_edges, s.neighbours, s.phenotype_threshold)
         self.network = PopulationNetwork(self.brain.width, s.units, s.layers, s.dropout)
@@ -87,25 +87,27 @@ class FcHgnn(GradientMethod):
         self.register_buffer("memory", torch.zeros(s.layers, 2, 2, 0, s.units))
 
     @classmethod
-    def share(cls, sources: Sources, settings: FcHgnnSettings) -> list[Features]:
+    def share(cls, sources: Sources, hyperparameters: FcHgnnHyperparameters) -> list[Features]:
         """How many places the largest training set needs: stacked folds have equal shapes."""
         return [{"width": torch.tensor(sources.rows.shape[1])} for _ in sources.rows]
 
     def prepare(self, train: TrainView) -> None:
         width = int(train.shared.get("width", len(train.row)))
         self.population.fit(train, width)
-        self.memory = self.memory.new_zeros((*self.memory.shape[:3], width, self.settings.units))
+        self.memory = self.memory.new_zeros(
+            (*self.memory.shape[:3], width, self.hyperparameters.units)
+        )
         groups = hemispheres(train.rois)
         self.hemisphere.copy_(groups)
         self.brain.sizes = tuple(torch.bincount(groups, minlength=3).tolist())
-        degree = (train.fc[:].abs() > self.settings.threshold).sum(-1)
+        degree = (train.fc[:].abs() > self.hyperparameters.threshold).sum(-1)
         self.few_edges.copy_(degree.double().mean() < FEWEST_EDGES)
 
     def features(self, inputs: Features) -> Features:
         """FC and its edges, ROIs ordered by hemisphere, and whom the subject hears."""
         fc = inputs["fc"]
-        strongest = subject_graph(fc, self.settings.density)
-        edges = torch.where(self.few_edges, strongest, fc.abs() > self.settings.threshold)
+        strongest = subject_graph(fc, self.hyperparameters.density)
+        edges = torch.where(self.few_edges, strongest, fc.abs() > self.hyperparameters.threshold)
         order = self.hemisphere.sort(stable=True).indices
         ordered = [matrix[:, order][:, :, order] for matrix in (fc, edges)]
         return {**dict(zip(("fc", "edges"), ordered)), **self.population.hear(inputs)}

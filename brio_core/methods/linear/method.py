@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.methods.hyperparameters import Settings
+from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features, PathMethod
 from brio_core.methods.linear import newton
 from brio_core.methods.linear.blocks import replace_columns
@@ -35,7 +35,7 @@ def is_exact(subjects: int, features: int) -> bool:
 
 
 @dataclass(frozen=True)
-class LogisticSettings(Settings):
+class LogisticHyperparameters(Hyperparameters):
     """``penalties``: inverse strengths C of the l2 penalty, strongest penalty first."""
 
     penalties: tuple[float, ...]
@@ -44,10 +44,12 @@ class LogisticSettings(Settings):
 class LinearMethod(PathMethod):
     """l2 logistic regression on the representation that a subclass gives."""
 
-    Settings = LogisticSettings
+    Hyperparameters = LogisticHyperparameters
 
-    def __init__(self, settings: Settings, n_rois: int, n_sites: int, n_features: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
+    def __init__(
+        self, hyperparameters: Hyperparameters, n_rois: int, n_sites: int, n_features: int
+    ) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
         self.weight = nn.Parameter(torch.zeros(n_features), requires_grad=False)
         self.bias = nn.Parameter(torch.zeros(()), requires_grad=False)
 
@@ -58,7 +60,7 @@ class LinearMethod(PathMethod):
 
     @property
     def path_length(self) -> int:
-        return len(self.settings.penalties)
+        return len(self.hyperparameters.penalties)
 
     def design(self, subjects: "TrainFeatures", table: Tensor) -> None:
         """Fit what the representation needs; fill ``table`` (N, D) with the training subjects'."""
@@ -67,7 +69,7 @@ class LinearMethod(PathMethod):
     def solve(self, design: Tensor, train: TrainView) -> Path:
         """Weights and intercepts of all points."""
         path = logistic_path if is_exact(*design.shape) else newton.logistic_path
-        return path(design, train.label, self.settings.penalties)
+        return path(design, train.label, self.hyperparameters.penalties)
 
     def prepare(self, train: TrainView) -> None:
         shape = (len(train.label), len(self.weight))
@@ -111,14 +113,14 @@ class TrainFeatures:
 class StandardisedEdges(LinearMethod):
     """What is read of the Fisher-z FC of all pairs of ROIs, standardised on training subjects."""
 
-    def __init__(self, settings: Settings, n_rois: int, n_sites: int) -> None:
-        n_features = self.n_read(settings, n_rois)
-        super().__init__(settings, n_rois, n_sites, n_features)
+    def __init__(self, hyperparameters: Hyperparameters, n_rois: int, n_sites: int) -> None:
+        n_features = self.n_read(hyperparameters, n_rois)
+        super().__init__(hyperparameters, n_rois, n_sites, n_features)
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("scale", torch.zeros(n_features))
 
     @staticmethod
-    def n_read(settings: Settings, n_rois: int) -> int:
+    def n_read(hyperparameters: Hyperparameters, n_rois: int) -> int:
         """The number of values that :meth:`read` gives."""
         return n_rois * (n_rois - 1) // 2
 

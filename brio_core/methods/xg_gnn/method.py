@@ -24,7 +24,7 @@ from torch.nn import functional
 from brio_core import kernels
 from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.fisher_z import standardise
-from brio_core.methods.hyperparameters import EpisodeSettings
+from brio_core.methods.hyperparameters import EpisodeHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.mixup import draw_blend, mix
 from brio_core.methods.layers.norms import SiteNorm
@@ -42,7 +42,7 @@ SLOPE = 0.2
 
 
 @dataclass(frozen=True)
-class XgGnnSettings(EpisodeSettings):
+class XgGnnHyperparameters(EpisodeHyperparameters):
     """``longest`` is the number of frames that are read; a fold with shorter scans reads fewer.
 
     ``inner_*`` belong to the Adam step that adapts the weights; the others to the outer loop.
@@ -139,13 +139,13 @@ class XgGnn(GradientMethod):
     """Temporal encoder, network constructor and DiagNet, trained in episodes."""
 
     name = "xg-gnn"
-    Settings = XgGnnSettings
+    Hyperparameters = XgGnnHyperparameters
     needs = ("fc", "bold", "frames")
     # Two places are left after the convolutions, one per bin.
     min_frames = 34
 
-    def __init__(self, settings: XgGnnSettings, n_rois: int, n_sites: int) -> None:
-        super().__init__(settings, n_rois, n_sites)
+    def __init__(self, hyperparameters: XgGnnHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites)
         if n_sites < 2:
             raise BrioError("xg-gnn adapts on some training sites for others: it needs two or more")
         # The frames that are read, as many as the fold's shortest scan has: equal in a stack.
@@ -173,12 +173,12 @@ class XgGnn(GradientMethod):
         add_moments(self)
 
     @classmethod
-    def scan_length(cls, settings: XgGnnSettings, frames: np.ndarray) -> int:
+    def scan_length(cls, hyperparameters: XgGnnHyperparameters, frames: np.ndarray) -> int:
         """Frames that are read of every scan: the shortest training scan has so many."""
-        return int(min(settings.longest, np.min(frames)))
+        return int(min(hyperparameters.longest, np.min(frames)))
 
     def prepare(self, train: TrainView) -> None:
-        length = self.scan_length(self.settings, train.frames.cpu().numpy())
+        length = self.scan_length(self.hyperparameters, train.frames.cpu().numpy())
         self.frame = torch.arange(length, device=train.label.device)
 
     def features(self, inputs: Features) -> Features:
@@ -199,13 +199,13 @@ class XgGnn(GradientMethod):
         return self._margin(self.represent(features))
 
     @classmethod
-    def phase(cls, settings: XgGnnSettings, epoch: int) -> str:
+    def phase(cls, hyperparameters: XgGnnHyperparameters, epoch: int) -> str:
         return OUTER
 
     @classmethod
     def gradient(
         cls,
-        settings: XgGnnSettings,
+        hyperparameters: XgGnnHyperparameters,
         loss: Any,
         learnt: dict[str, Tensor],
         buffers: dict[str, Tensor],
@@ -215,13 +215,17 @@ class XgGnn(GradientMethod):
 
         Running statistics keep the inner pass, whose weights are those that stay.
         """
-        count = settings.inner_rows(len(batch.label))
+        count = hyperparameters.inner_rows(len(batch.label))
         inner, outer = (_rows(batch, part) for part in (slice(count), slice(count, None)))
         slopes, (risk, _) = grad_and_value(partial(loss, phase=INNER), has_aux=True)(
             learnt, buffers, inner
         )
         adapted = adam_step(
-            learnt, slopes, buffers, settings.inner_learning_rate, settings.inner_weight_decay
+            learnt,
+            slopes,
+            buffers,
+            hyperparameters.inner_learning_rate,
+            hyperparameters.inner_weight_decay,
         )
         lost = {
             name: value if name.startswith(PREFIX) else value.clone()
@@ -234,7 +238,7 @@ class XgGnn(GradientMethod):
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of inner or of outer sites; rows are ordered by site."""
-        s = self.settings
+        s = self.hyperparameters
         sites = (len(batch.label) // s.subjects_per_site, s.subjects_per_site)
         features = {name: value.unflatten(0, sites) for name, value in batch.features.items()}
         label = batch.label.unflatten(0, sites).to(features["fc"].dtype)
@@ -280,7 +284,7 @@ class XgGnn(GradientMethod):
             if number < 2:
                 hidden = self.norms[number](hidden)
         if key is not None:
-            hidden = dropout(hidden, self.settings.dropout, key, stream=2)
+            hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=2)
         hidden = self.norms[-1](hidden.mT).mT
         return self.readout(hidden.flatten(-2)), factor, sums
 

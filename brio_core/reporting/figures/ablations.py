@@ -22,7 +22,7 @@ CHANCE = 0.5
 def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
     """A panel for AUC and one for accuracy; variants of a cohort stand side by side."""
     rows = read_summaries(summaries)
-    settings = {meta["variant"]: meta["settings"] for meta in map(read_meta, runs)}
+    settings = {meta["variant"]: meta["hyperparameters"] for meta in map(read_meta, runs)}
     # BRIO stands last, as in the paper.
     parts = [*plotting.PART_COLOURS, "none"]
     variants = sorted(

@@ -55,13 +55,15 @@ def compared(one: Diagnostics) -> pd.DataFrame:
     """Runs of the methods themselves and of BRIO w/o QG without alignment."""
     plain = one.without_guidance().get(0.0)
     shown = [key for key, value in one.variants.items() if key in (value["method"], plain)]
-    runs = one.table("cells")
+    runs = one.table("folds")
     return runs[runs["variant"].isin(shown)]
 
 
 def with_every_seed(one: Diagnostics, runs: pd.DataFrame) -> pd.DataFrame:
     """The same runs, those of methods without a seed once for every seed of the others."""
-    seedless = [key for key, value in one.variants.items() if "epochs" not in value["settings"]]
+    seedless = [
+        key for key, value in one.variants.items() if "epochs" not in value["hyperparameters"]
+    ]
     exact = runs["variant"].isin(seedless)
     seeds = runs.loc[~exact, ["seed"]].drop_duplicates()
     if seeds.empty:
@@ -78,7 +80,7 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
         own = runs[runs["variant"] == variant]
         if own.empty:
             continue
-        colour = plotting.variant_colour(about["group"], about["settings"])
+        colour = plotting.variant_colour(about["group"], about["hyperparameters"])
         axis.plot(own[X], own[Y], shapes[variant], color=plotting.lighter(colour, 0.6),
                   markersize=4 if shapes[variant] == "*" else 2.5, markeredgewidth=0)  # fmt: skip
         size = 11 if shapes[variant] == "*" else 7
@@ -114,13 +116,13 @@ def sweep_runs(one: Diagnostics) -> tuple[dict[str, str], pd.DataFrame]:
     """BRIO w/o QG by increasing lambda and BRIO itself, with names; and their runs."""
     names = {variant: f"λ = {value:g}" for value, variant in one.without_guidance().items()}
     names |= {BRIO: "BRIO"} if BRIO in one.variants else {}
-    runs = one.table("cells")
+    runs = one.table("folds")
     return names, runs[runs["variant"].isin(names)]
 
 
 def matched(one: Diagnostics) -> str | None:
     """The positive lambda that source validation would choose; the smaller one of equals."""
-    means = one.table("cells").groupby("variant")["validation_auc"].mean()
+    means = one.table("folds").groupby("variant")["validation_auc"].mean()
     candidates = [name for value, name in one.without_guidance().items() if value > 0]
     return max(candidates, key=means.__getitem__) if candidates else None
 

@@ -45,7 +45,7 @@ def _panel(axis: Axes, one: Diagnostics, rows: pd.DataFrame) -> str:
     axis.axhline(0, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
     for number, variant in enumerate(chosen):
         about, own = one.variants[variant], rows[rows["variant"] == variant]
-        colour = plotting.variant_colour(about["group"], about["settings"])
+        colour = plotting.variant_colour(about["group"], about["hyperparameters"])
         # Side by side, so that error bars can be told apart.
         x = 100 * own["fraction"] + 2.2 * (number - (len(chosen) - 1) / 2)
         axis.errorbar(

@@ -16,7 +16,7 @@ SWEEPS = {"reestimates": "Re-estimates K", "factors": "Factors J"}
 def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
     """Cohorts are columns, K and J lines; a single cohort has both side by side."""
     rows = read_summaries(summaries)
-    settings = {meta["variant"]: meta["settings"] for meta in map(read_meta, runs)}
+    settings = {meta["variant"]: meta["hyperparameters"] for meta in map(read_meta, runs)}
     cohorts = ordered(rows["cohort"])
     single = len(cohorts) == 1
     shape = (1, 2) if single else (2, len(cohorts))

@@ -59,7 +59,7 @@ def _run(folder: str) -> dict:
     # A method without epochs fits a path of penalties; its history is no course of training.
     return {key: meta[key] for key in KEYS} | {
         "curves": curves,
-        "trained": "epochs" in meta.get("settings", {}),
+        "trained": "epochs" in meta.get("hyperparameters", {}),
         "selected": [(fold["selected_epoch"], fold["validation_auc"]) for fold in meta["folds"]],
     }
 

@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
+from workflow.planning.assignments import merged, read_assignments
 from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
 from workflow.planning.schema import schema
-from workflow.planning.words import merged, read_words
 
 WORDS = (
     "seeds=[0, 1]",
@@ -25,7 +25,7 @@ results: '2024_01'
 
 
 def read(*words: str) -> dict:
-    return read_words(words, schema("config"))
+    return read_assignments(words, schema("config"))
 
 
 def test_words_are_read_like_lines_of_a_file():
@@ -58,7 +58,7 @@ def test_words_are_read_like_lines_of_a_file():
         ("methods=[1]", ["1"]),
         ("variants=[2001]", ["2001"]),
         ("more_seeds={2001: [3], on: [4]}", {"2001": [3], "on": [4]}),
-        ("foreign={m: {label: 1, predictions: [{split_checksum: 12345678}]}}",
+        ("external={m: {label: 1, predictions: [{split_checksum: 12345678}]}}",
          {"m": {"label": "1", "predictions": [{"split_checksum": "12345678"}]}}),
         # So is what is no YAML.
         ("seeds=[0, 1", "[0, 1"),

@@ -1,18 +1,18 @@
 """Which cells experiments consist of, and which tables and figures are made of them."""
 
 from tests.workflow.test_configuration import configuration
-from workflow.planning.cells import experiment_cells, own_name
 from workflow.planning.documents import document_files
-from workflow.planning.outputs import item, item_cells, output_inputs, output_names, planned
+from workflow.planning.outputs import item, item_runs, output_inputs, output_names, planned
 from workflow.planning.paths import Paths
+from workflow.planning.runs import canonical_variant, experiment_runs
 
 
 def test_cells_are_chosen_by_cohorts_methods_and_seeds():
     resolved = configuration(seeds=[3, 4], methods=["gcn", "brio", "linear-correlation"])
-    cells = experiment_cells(resolved, "main")
+    cells = experiment_runs(resolved, "main")
     assert len(cells) == 2 * (2 * 2 + 1)
     assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}
-    permuted = experiment_cells(resolved, "permuted")
+    permuted = experiment_runs(resolved, "permuted")
     assert len(permuted) == 5 * 3
     assert {cell.seed for cell in permuted} == {3}
 
@@ -23,7 +23,7 @@ def test_variants_and_protocols_may_have_other_seeds():
         resolved = configuration(seeds=[3, 4], methods=methods, variants="all", **words)
         found = {}
         for experiment in ("main", "ablations", "presets"):
-            for cell in experiment_cells(resolved, experiment):
+            for cell in experiment_runs(resolved, experiment):
                 found.setdefault((experiment, *cell[1:3]), []).append(cell.seed)
         return found
 
@@ -47,7 +47,7 @@ def test_a_method_without_chance_has_one_cell_for_all_experiments():
         methods=["gcn", "linear-correlation"], seeds=[3, 4], experiment_seeds={"diagnostics": [4]},
         experiments=["main", "diagnostics"], protocol_seeds={"id": [9]},
     )  # fmt: skip
-    cells = {cell for name in ("main", "diagnostics") for cell in experiment_cells(resolved, name)}
+    cells = {cell for name in ("main", "diagnostics") for cell in experiment_runs(resolved, name)}
     assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}
     assert ("loso", "gcn", 4) in {cell[1:] for cell in cells}
 
@@ -55,7 +55,7 @@ def test_a_method_without_chance_has_one_cell_for_all_experiments():
 def test_the_run_of_the_document_on_abide():
     """Three seeds of all, five of BRIO, one where sites were seen in training."""
     resolved = configuration("abide-cc200")
-    cells = experiment_cells(resolved, "main")
+    cells = experiment_runs(resolved, "main")
     unseen = [cell for cell in cells if cell.protocol == "loso"]
     assert len(unseen) == 16 * 3 + 5 + 4
     assert len(cells) - len(unseen) == 17 + 4
@@ -64,34 +64,34 @@ def test_the_run_of_the_document_on_abide():
     assert "r/tables/presets.csv" in files["tables"] and "r/tables/presets.json" in files["printed"]
     assert "r/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = set(files["tables"]) - {f"r/tables/{name}.csv" for name in common}
-    names = output_names(resolved, "tables", tuple(resolved.settings["experiments"]))
+    names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
     assert tables == {f"r/tables/{name}.csv" for name in names if name != "sites"}
 
 
 def test_sweeps_are_shortened_by_variants():
     resolved = configuration()
-    swept = {cell.variant for cell in experiment_cells(resolved, "sensitivity")}
+    swept = {cell.variant for cell in experiment_runs(resolved, "sensitivity")}
     assert swept == {"brio", "brio-k2", "brio-j2"}
     resolved = configuration(variants="all")
-    assert len(experiment_cells(resolved, "sensitivity")) == 9
+    assert len(experiment_runs(resolved, "sensitivity")) == 9
     resolved = configuration(variants=[], experiments=["main"])
-    assert {cell.variant for cell in experiment_cells(resolved, "ablations")} == {"brio"}
+    assert {cell.variant for cell in experiment_runs(resolved, "ablations")} == {"brio"}
 
 
 def test_the_linear_model_on_what_brio_is_given_needs_no_other_configuration():
     resolved = configuration()
-    cells = experiment_cells(resolved, "linear-inputs")
+    cells = experiment_runs(resolved, "linear-inputs")
     assert {cell[1:] for cell in cells} == {
         ("loso", name, 0)
         for name in ("linear-correlation", "linear-support", "linear-descriptors", "brio")
     }
-    reads = [resolved.train_params(cell.variant)["settings"].get("reads") for cell in cells]
+    reads = [resolved.train_params(cell.variant)["hyperparameters"].get("reads") for cell in cells]
     assert sorted(filter(None, reads)) == ["descriptors", "edges", "support"]
 
 
 def test_a_variant_that_its_method_is_already_is_left_out():
     def found(experiment, **words):
-        cells = experiment_cells(configuration(variants="all", **words), experiment)
+        cells = experiment_runs(configuration(variants="all", **words), experiment)
         return {cell.variant for cell in cells}
 
     for experiment in ("open-settings", "confirmation"):
@@ -99,7 +99,7 @@ def test_a_variant_that_its_method_is_already_is_left_out():
         narrow = found(experiment, overrides={"brio": {"query_scale": 0.3}})
         assert {"brio", "brio-query0.3"} <= usual and "brio-query1" not in usual
         assert usual ^ narrow == {"brio-query0.3", "brio-query1"}, "and nothing else"
-    assert {cell.variant for cell in experiment_cells(configuration(), "confirmation")} == {
+    assert {cell.variant for cell in experiment_runs(configuration(), "confirmation")} == {
         "brio", "brio-query0.3"
     }, "the demo has both"  # fmt: skip
     other = {"brio": {"reestimates": 16}}
@@ -109,30 +109,37 @@ def test_a_variant_that_its_method_is_already_is_left_out():
 
 def test_the_second_look_at_a_setting_has_other_seeds_than_the_search():
     resolved = configuration("abide-cc200-settings")
-    search, again = (experiment_cells(resolved, name) for name in ("open-settings", "confirmation"))
+    search, again = (experiment_runs(resolved, name) for name in ("open-settings", "confirmation"))
     assert {cell.variant for cell in again} == {"brio", "brio-query1"}
     assert {cell.seed for cell in again}.isdisjoint(cell.seed for cell in search)
-    assert resolved.train_params("brio")["settings"]["query_scale"] == 0.3, "where it began"
-    shipped = configuration().train_params("brio")["settings"]
-    assert shipped["query_scale"] == resolved.train_params("brio-query1")["settings"]["query_scale"]
+    assert resolved.train_params("brio")["hyperparameters"]["query_scale"] == 0.3, "where it began"
+    shipped = configuration().train_params("brio")["hyperparameters"]
+    assert (
+        shipped["query_scale"]
+        == resolved.train_params("brio-query1")["hyperparameters"]["query_scale"]
+    )
 
 
 def test_the_second_round_compares_with_the_setting_that_the_first_chose():
     searched = configuration("abide-cc200-settings")
-    cells = experiment_cells(searched, "second-round")
+    cells = experiment_runs(searched, "second-round")
     reference = item(searched, "tables", "second-round")["reference"]
-    assert own_name(searched, reference) == "brio-query1" in {cell.variant for cell in cells}
-    assert own_name(configuration(), reference) == "brio", "which is what BRIO is by default"
-    assert own_name(configuration(), "brio-k2") == "brio-k2"
+    assert (
+        canonical_variant(searched, reference) == "brio-query1" in {cell.variant for cell in cells}
+    )
+    assert canonical_variant(configuration(), reference) == "brio", (
+        "which is what BRIO is by default"
+    )
+    assert canonical_variant(configuration(), "brio-k2") == "brio-k2"
 
 
 def test_a_figure_per_cohort_shows_that_cohort():
     resolved = configuration("paper")
     names = output_names(resolved, "figures", ("diagnostics",))
     assert [name for name in names if name.startswith("diagnostics-")] == [
-        f"diagnostics-{cohort}" for cohort in resolved.settings["cohorts"]
+        f"diagnostics-{cohort}" for cohort in resolved.config["cohorts"]
     ]
-    cells = item_cells(resolved, "figures", "diagnostics-srpbs-aal116")
+    cells = item_runs(resolved, "figures", "diagnostics-srpbs-aal116")
     assert {cell.cohort for cell in cells} == {"srpbs-aal116"}
     assert "linear-confounds" not in {cell.variant for cell in cells}, "nothing to diagnose"
     assert item(resolved, "figures", "diagnostics-srpbs-aal116")["title"].endswith(": SRPBS")
@@ -150,14 +157,14 @@ def test_what_cannot_be_diagnosed_is_not_called_missing():
 
 def test_published_settings_are_a_variant_of_every_method_that_has_them():
     resolved = configuration("abide", methods=["gcn", "coral", "brio", "linear-tangent"])
-    cells = experiment_cells(resolved, "presets")
+    cells = experiment_runs(resolved, "presets")
     assert {cell.variant for cell in cells} == {
         "gcn", "gcn-published", "coral", "coral-published", "brio", "linear-tangent"
     }  # fmt: skip
     assert {cell.seed for cell in cells} == {0}
     params = resolved.train_params("gcn-published")
     published = resolved.methods["gcn"]["presets"]["published"]
-    assert published.items() <= params["settings"].items()
+    assert published.items() <= params["hyperparameters"].items()
     assert params["label"] == "GCN (published)" and params["method"] == "gcn"
     assert output_inputs(resolved, Paths("r"), "tables", "presets").keys() == {"summaries", "runs"}
 
@@ -166,14 +173,14 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
     def found(**words):
         methods = ["gcn", "coral", "brio", "linear-tangent"]
         resolved = configuration("abide", methods=methods, **words)
-        return resolved, {cell.variant for cell in experiment_cells(resolved, "equal-effort")}
+        return resolved, {cell.variant for cell in experiment_runs(resolved, "equal-effort")}
 
     resolved, usual = found()
     one_try = {"gcn", "coral", "brio", "linear-tangent"}
     assert usual == one_try | {"gcn-searched", "coral-searched", "brio-searched"}
     own, plain = (resolved.train_params(name) for name in ("gcn-searched", "gcn"))
     assert own["label"] == "GCN (searched)" and own["method"] == "gcn"
-    assert own["settings"] == plain["settings"] and plain["search"] == {}
+    assert own["hyperparameters"] == plain["hyperparameters"] and plain["search"] == {}
     assert own["search"] == resolved.methods["gcn"]["search"]
     fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 9}})[1]
     assert usual - fixed == {"gcn-searched"}, "nothing is left to search"
@@ -190,7 +197,7 @@ def test_figures_about_brio_are_left_out_without_it():
 
 def test_the_paper_is_complete():
     resolved = configuration("paper")
-    count = {name: len(experiment_cells(resolved, name)) for name in resolved.experiments}
+    count = {name: len(experiment_runs(resolved, name)) for name in resolved.experiments}
     assert count["main"] == (17 * 5 + 4) * 5 * 2
     assert count["ablations"] == (4 + 1) * 5 * 5
     assert count["sensitivity"] == (8 + 1) * 5 * 5

@@ -1,11 +1,11 @@
-"""Predictions of foreign code, checked against the split that they claim and stored like a run."""
+"""Predictions of external code, checked against the split that they claim and stored like a run."""
 
 from pathlib import Path
 
 import pandas as pd
 
 from brio_core.cohorts.splits import read_split
-from brio_core.reporting.results import FOREIGN, PREDICTION_COLUMNS, read_table
+from brio_core.reporting.results import EXTERNAL, PREDICTION_COLUMNS, read_table
 from brio_core.system.errors import BrioError
 from brio_core.system.files import write_json, write_text
 
@@ -39,11 +39,11 @@ def adopt(
         "label": label,
         "group": group,
         "seed": seed,
-        "settings": {},
+        "hyperparameters": {},
         "split_checksum": split["checksum"],
-        "device": FOREIGN,
+        "device": EXTERNAL,
         "folds": [{"name": fold["name"]} for fold in split["folds"]],
-        "foreign": str(predictions),
+        "external": str(predictions),
     }
     write_text(folder / "predictions.csv", table.to_csv(index=False, lineterminator="\n"))
     write_json(folder / "meta.json", meta)
@@ -52,7 +52,7 @@ def adopt(
 def tested_rows(predictions: str | Path, split: dict) -> pd.DataFrame:
     """Test rows in the order of the split; every test subject once, in its fold, with a logit.
 
-    Site and label come from the split: a foreign file need not have them, and cannot change them.
+    Site and label come from the split: an external file need not have them, and cannot change them.
     """
     table = read_table(predictions, COLUMNS, ("logit",), ours=False)
     if "split" in table.columns:

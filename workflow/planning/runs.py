@@ -1,4 +1,4 @@
-"""Experiments as lists of cells. A cell (cohort, protocol, variant, seed) is one training job."""
+"""Experiments as lists of runs. A run (cohort, protocol, variant, seed) is one training job."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from workflow.planning.configuration import Configuration
 
 
-class Cell(NamedTuple):
+class Run(NamedTuple):
     """One training job, which holds all folds of its protocol."""
 
     cohort: str
@@ -18,39 +18,39 @@ class Cell(NamedTuple):
 
 
 @lru_cache
-def experiment_cells(configuration: "Configuration", experiment: str) -> tuple[Cell, ...]:
-    """All cells of an experiment, in the order of its file, each once.
+def experiment_runs(configuration: "Configuration", experiment: str) -> tuple[Run, ...]:
+    """All runs of an experiment, in the order of its file, each once.
 
     The experiment's file says what belongs to it; the configuration chooses from that by its
     cohorts and methods.
     """
     skipped = configuration.skipped
     return tuple(
-        cell
-        for cell in wanted_cells(configuration, experiment)
-        if cell.cohort not in skipped
-        and configuration.variants[cell.variant][0] not in skipped
-        and not configuration.leaves_out(cell)
+        run
+        for run in wanted_runs(configuration, experiment)
+        if run.cohort not in skipped
+        and configuration.variants[run.variant][0] not in skipped
+        and not configuration.leaves_out(run)
     )
 
 
 @lru_cache
-def wanted_cells(configuration: "Configuration", experiment: str) -> tuple[Cell, ...]:
+def wanted_runs(configuration: "Configuration", experiment: str) -> tuple[Run, ...]:
     """The same with what is skipped because its data, its code or its results are not there."""
-    entries = configuration.experiments[experiment]["cells"]
-    cells = (cell for entry in entries for cell in _entry_cells(configuration, experiment, entry))
-    return tuple(dict.fromkeys(cells))
+    entries = configuration.experiments[experiment]["runs"]
+    runs = (run for entry in entries for run in _entry_runs(configuration, experiment, entry))
+    return tuple(dict.fromkeys(runs))
 
 
-def _entry_cells(configuration: "Configuration", experiment: str, entry: dict) -> Iterator[Cell]:
-    settings, wanted = configuration.settings, entry["seeds"]
+def _entry_runs(configuration: "Configuration", experiment: str, entry: dict) -> Iterator[Run]:
+    settings, wanted = configuration.config, entry["seeds"]
     if wanted == "all":
         wanted = settings["experiment_seeds"].get(experiment, "all")
     for cohort in _chosen(entry["cohorts"], settings["cohorts"]):
         for protocol in entry["protocols"]:
             for variant in _variants(configuration, entry["variants"]):
                 for seed in _seeds(configuration, protocol, variant, wanted):
-                    yield Cell(cohort, protocol, variant, seed)
+                    yield Run(cohort, protocol, variant, seed)
 
 
 def _chosen(wanted: str | list, available: list) -> list:
@@ -58,7 +58,7 @@ def _chosen(wanted: str | list, available: list) -> list:
 
 
 def _variants(configuration: "Configuration", wanted: str | list) -> list[str]:
-    methods = configuration.settings["methods"]
+    methods = configuration.config["methods"]
     if wanted == "all":
         return methods
     if wanted == "implemented":
@@ -69,22 +69,22 @@ def _variants(configuration: "Configuration", wanted: str | list) -> list[str]:
     if wanted == "searched":
         known = (searched_variant(name) for name in methods)
         known = (name for name in known if name in configuration.variants)
-        return [name for name in known if own_name(configuration, name) == name]
-    allowed = configuration.settings["variants"]
+        return [name for name in known if canonical_variant(configuration, name) == name]
+    allowed = configuration.config["variants"]
     return [
         name
         for name in wanted
         if configuration.variants[name][0] in methods
         and (allowed == "all" or name in methods or name in allowed)
-        and own_name(configuration, name) == name
+        and canonical_variant(configuration, name) == name
     ]
 
 
-def own_name(configuration: "Configuration", variant: str) -> str:
+def canonical_variant(configuration: "Configuration", variant: str) -> str:
     """The variant, or its method if that is the same already, by default or by an override."""
     method = configuration.variants[variant][0]
     own, usual = (configuration.train_params(name) for name in (variant, method))
-    is_method = all(own[key] == usual[key] for key in ("settings", "search"))
+    is_method = all(own[key] == usual[key] for key in ("hyperparameters", "search"))
     return method if is_method else variant
 
 
@@ -101,10 +101,10 @@ def searched_variant(method: str) -> str:
 def _seeds(
     configuration: "Configuration", protocol: str, variant: str, wanted: str | list
 ) -> list[int]:
-    settings = configuration.settings
+    settings = configuration.config
     if wanted == "all":
         wanted = settings["protocol_seeds"].get(protocol, "all")
-    # Where no seed changes anything, all experiments share the cell of the first.
+    # Where no seed changes anything, all experiments share the run of the first.
     if wanted == "first" or configuration.method_of(variant)["seeds"] == "first":
         return settings["seeds"][:1]
     if isinstance(wanted, list):
@@ -113,38 +113,36 @@ def _seeds(
 
 
 @lru_cache
-def summary_cells(
+def summary_runs(
     configuration: "Configuration", experiment: str, cohort: str, protocol: str
-) -> tuple[Cell, ...]:
-    """The cells that one summary of an experiment is made of, with predictions of foreign code."""
-    cells = [
-        cell
-        for cell in experiment_cells(configuration, experiment)
-        if cell[:2] == (cohort, protocol)
+) -> tuple[Run, ...]:
+    """The runs that one summary of an experiment is made of, with predictions of external code."""
+    runs = [
+        run for run in experiment_runs(configuration, experiment) if run[:2] == (cohort, protocol)
     ]
-    entries = configuration.experiments[experiment]["cells"]
+    entries = configuration.experiments[experiment]["runs"]
     compares_all = any(
         entry["variants"] == "all"
         and protocol in entry["protocols"]
         and (entry["cohorts"] == "all" or cohort in entry["cohorts"])
         for entry in entries
     )
-    foreign = foreign_cells(configuration) if cells and compares_all else ()
-    return (*cells, *(cell for cell in foreign if cell[:2] == (cohort, protocol)))
+    external = external_runs(configuration) if runs and compares_all else ()
+    return (*runs, *(run for run in external if run[:2] == (cohort, protocol)))
 
 
 @lru_cache
-def foreign_cells(configuration: "Configuration") -> dict[Cell, dict]:
-    """What foreign code has predicted, as cells: a file stands where a seed does otherwise."""
+def external_runs(configuration: "Configuration") -> dict[Run, dict]:
+    """What external code has predicted, as runs: a file stands where a seed does otherwise."""
     return {
-        Cell(entry["cohort"], entry["protocol"], name, number): {**entry, "file": file}
-        for name, method in configuration.settings["foreign"].items()
+        Run(entry["cohort"], entry["protocol"], name, number): {**entry, "file": file}
+        for name, method in configuration.config["external"].items()
         for entry in method["predictions"]
         for number, file in enumerate(entry["files"])
     }
 
 
 @lru_cache
-def experiment_settings(configuration: "Configuration", experiment: str) -> tuple[tuple, ...]:
+def experiment_pairs(configuration: "Configuration", experiment: str) -> tuple[tuple, ...]:
     """The (cohort, protocol) pairs of an experiment, in order."""
-    return tuple(dict.fromkeys(cell[:2] for cell in experiment_cells(configuration, experiment)))
+    return tuple(dict.fromkeys(run[:2] for run in experiment_runs(configuration, experiment)))

@@ -13,7 +13,7 @@ from workflow.planning.files import ConfigurationError, Loader
 TEXT = "tag:yaml.org,2002:str"
 
 
-def read_words(words: Iterable[str], rules: dict) -> dict:
+def read_assignments(words: Iterable[str], rules: dict) -> dict:
     """The mapping that ``key=value`` words stand for; ``rules`` say where text is wanted."""
     values: dict = {}
     for word in words:
