@@ -191,7 +191,7 @@ class TestPages:
         scope: dict = {"__name__": "example"}
         exec(re.search(r"```python\n(.*?)```", page, re.S)[1], scope)
         (entry,) = yaml_blocks("docs/adding-a-table.md")[0]["outputs"]["tables"]
-        output = Output("tables", entry["program"], "example", **scope["OUTPUT"])
+        output = Output("tables", entry["table"], "example", **scope["OUTPUT"])
         sites = ROOT / "docs/results/abide-cc200/site-scores.csv"
         rows, table = scope["make"](given.Given(output, {"sites": [str(sites)]}))
         assert len(rows) == len(table.rows) > 1
