@@ -9,8 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", "config/README.md", "results/README.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
-WORDS_OF_A_SENTENCE = 25
-WORDS_OF_A_CELL = 15
+WORDS = {"sentence": 25, "cell": 15}
 SCORES = "docs/results/abide-cc200/main-loso.csv"
 
 
@@ -41,7 +40,7 @@ def cells(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_sentences_and_cells_are_short(page):
     text = prose(page)
-    found = too_long(sentences(text), WORDS_OF_A_SENTENCE) + too_long(cells(text), WORDS_OF_A_CELL)
+    found = too_long(sentences(text), WORDS["sentence"]) + too_long(cells(text), WORDS["cell"])
     assert not found, f"{page}: shorten\n" + "\n".join(found)
 
 
