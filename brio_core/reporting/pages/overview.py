@@ -1,6 +1,5 @@
 """The overview page: what the template needs, gathered from explicit files."""
 
-import base64
 import os
 import re
 from collections.abc import Sequence
@@ -12,7 +11,8 @@ import jinja2
 import pandas as pd
 
 from brio_core.reporting.efficiency import duration
-from brio_core.reporting.headline import headlines
+from brio_core.reporting.pages.headline import headlines
+from brio_core.reporting.pages.pictures import Picture, read_picture
 from brio_core.reporting.results import (
     EXTERNAL,
     PROTOCOLS,
@@ -51,42 +51,6 @@ class Section:
     title: str
     tables: list[dict]
     figures: list["Picture"]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure as the page shows it; its words come from the PNG itself."""
-
-    title: str
-    caption: str
-    alt: str
-    section: str
-    data: str
-    width: int
-    height: int
-
-
-def read_picture(path: str | Path) -> Picture:
-    """A PNG with its title, caption, alternative text and section."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as image:
-            text, (width, height) = image.text, image.size
-    except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
-    except (UnidentifiedImageError, AttributeError):
-        raise BrioError(f"{path} is not a PNG; give the .png of a figure") from None
-    title = text.get("Title", Path(path).stem)
-    return Picture(
-        title,
-        text.get("Description", ""),
-        text.get("Comment", title),
-        text.get("Section", "results"),
-        base64.b64encode(Path(path).read_bytes()).decode(),
-        width,
-        height,
-    )
 
 
 def render(
