@@ -71,10 +71,8 @@ def filled(tmp_path, sources):
     def fill(text: str) -> str:
         path = tmp_path / "page.md"
         path.write_text(text)
-        template = Template(
-            path, "config/documents/page.md", tables=sources.tables, figures=sources.figures,
-            experiments=EXPERIMENTS, others=OTHERS,
-        )  # fmt: skip
+        files = (sources.tables, sources.figures)
+        template = Template(path, "config/documents/page.md", *files, EXPERIMENTS, OTHERS)
         return template.fill(lambda call: sources.text(call, "page"))
 
     return fill

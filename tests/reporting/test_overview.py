@@ -171,7 +171,7 @@ def test_links_lead_to_files(results, page):
 
 def test_page_says_what_was_run(results, page):
     text = html.unescape(re.sub(r"<[^>]+>", "", page))
-    assert "9 cells: 3 methods, 1 seed" in text and "98 subjects of 7 sites" in text
+    assert "9 runs: 3 methods, 1 seed" in text and "98 subjects of 7 sites" in text
     assert "2026-01-05 10:00 UTC" in text and "torch 2.13.0" in text
     row = pd.read_csv(results[0] / "loso.csv").set_index("variant").loc["brio"]
     low, high = row["pooled_auc_low"], row["pooled_auc_high"]

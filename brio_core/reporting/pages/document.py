@@ -31,8 +31,7 @@ def fill(template: str, experiments: Sequence[str], command: str, sources: Sourc
     path = Path(template)
     # A path is looked for in the working directory first, then in the repository.
     file = path if path.exists() else ROOT / path
-    named = {"tables": sources.tables, "figures": sources.figures, "experiments": experiments}
-    parsed = Template(file, template, **named)
+    parsed = Template(file, template, sources.tables, sources.figures, experiments)
     used = parsed.needs()
     files = {f"{name}.png": sources.figures[name] for name in used["figures"]}
     for suffix in (".csv", ".json"):

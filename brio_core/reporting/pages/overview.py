@@ -1,11 +1,11 @@
 """The overview page: what the template needs, gathered from explicit files."""
 
-import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from os.path import relpath
 from pathlib import Path
+from typing import NamedTuple
 
 import jinja2
 import pandas as pd
@@ -25,7 +25,6 @@ from brio_core.reporting.results import (
 from brio_core.reporting.results_table import PERMUTED, permuted_rows, verdict
 from brio_core.reporting.settings import read_yaml
 from brio_core.reporting.tables import plural
-from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
 # In the order of the page; a section that is not listed comes before "paper".
@@ -43,14 +42,13 @@ SECTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A part of the page."""
 
     name: str
     title: str
     tables: list[dict]
-    figures: list["Picture"]
+    figures: list[Picture]
 
 
 def render(
@@ -68,9 +66,13 @@ def render(
     """The page as text. Everything that came from data is escaped by the template."""
     rows = read_summaries(summaries)
     is_permuted = rows["protocol"].str.fullmatch(PERMUTED.pattern)
-    true, permuted = rows[~is_permuted], rows[is_permuted]
-    cells = read_runs(runs)
+    permuted = rows[is_permuted]
+    trained = read_runs(runs)
     folder = Path(out).parent
+
+    def links(paths: Sequence[str], *endings: str) -> list[str]:
+        return [relpath(Path(path).with_suffix(end), folder) for path in paths for end in endings]
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent),
         autoescape=True,
@@ -80,21 +82,24 @@ def render(
     )
     return environment.get_template(template.name).render(
         cohorts=[
-            cohort_title(datasets, name) for name in ordered(cell["cohort"] for cell in cells)
+            cohort_title(datasets, name) for name in ordered(run["cohort"] for run in trained)
         ],
-        facts=_facts(cells, rows, datasets),
-        changes=_changes(config),
-        headlines=headlines(true, datasets),
+        facts=_facts(trained, rows.drop_duplicates("cohort"), datasets),
+        overrides=(read_yaml(config) or {}).get("config", {}).get("overrides", {}),
+        headlines=headlines(rows[~is_permuted], datasets),
         verdict=verdict(permuted_rows(permuted)) if len(permuted) else "",
-        sections=sections(
-            [read_json(path) for path in tables], [read_picture(path) for path in figures]
-        ),
-        versions=_versions(cells),
-        config=_text(config),
-        config_name=_link(config, folder),
-        files=_files(tables, figures, summaries, config, folder),
+        sections=sections(list(map(read_json, tables)), list(map(read_picture, figures))),
+        versions=_versions(trained),
+        config=Path(config).read_text(encoding="utf-8"),
+        config_name=relpath(config, folder),
+        files={
+            "Tables": links(tables, ".csv", ".md", ".tex"),
+            "Figures": links(figures, ".pdf", ".png"),
+            "Summaries": links(summaries, ".csv"),
+            "Configuration": [relpath(config, folder)],
+        },
         command=command,
-        one_cell=f"{cells[0]['folder']}/predictions.csv",
+        one_run=f"{trained[0]['folder']}/predictions.csv",
     )
 
 
@@ -116,49 +121,28 @@ def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
     ]
 
 
-def _changes(config: str) -> list[str]:
-    """Hyperparameters that this run changes, as the configuration says them."""
-    settings = (read_yaml(config) or {}).get("config", {})
-    return [
-        f"{'all methods' if method == 'all' else method}: "
-        + ", ".join(f"{key} = {value}" for key, value in values.items())
-        for method, values in settings.get("overrides", {}).items()
-    ]
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
-
-
-def _facts(cells: list[dict], rows: pd.DataFrame, datasets: dict) -> list[tuple[str, str]]:
-    cohorts = rows.drop_duplicates("cohort")
-    protocols = ordered((cell["protocol"] for cell in cells), tuple(PROTOCOLS))
-    external = len({cell["variant"] for cell in cells if cell["device"] == EXTERNAL})
-    cells = [cell for cell in cells if cell["device"] != EXTERNAL]
-    finished = max(cell["finished"] or "" for cell in cells)
-    seconds = sum(cell["seconds"] or 0 for cell in cells)
-    seeds = len({cell["seed"] for cell in cells})
-    methods = len({cell["method"] for cell in cells})
-    others = len({cell["variant"] for cell in cells}) - methods
-    people = ", ".join(
+def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str, str]:
+    protocols = ordered((run["protocol"] for run in runs), tuple(PROTOCOLS))
+    ours = [run for run in runs if run["device"] != EXTERNAL]
+    counted = {key: len({run[key] for run in ours}) for key in ("method", "variant", "seed")}
+    counted["variant"] -= counted["method"]
+    external = len({run["variant"] for run in runs if run["device"] == EXTERNAL})
+    people = [
         f"{plural(int(row['subjects']), 'subject')} of {plural(int(row['sites']), 'site')}"
         + (f" ({cohort_title(datasets, row['cohort'])})" if len(cohorts) > 1 else "")
         for _, row in cohorts.iterrows()
-    )
-    return [
-        ("Data", people),
-        ("Protocols", _protocols(protocols)),
-        ("Training", f"{plural(len(cells), 'cell')}: {plural(methods, 'method')}, "
-                     + (f"{plural(others, 'variant')}, " if others > 0 else "")
-                     + f"{plural(seeds, 'seed')}"
-                     + (f"; {plural(external, 'method')} of external code" if external else "")),
-        ("Finished", _date(finished)),
-        ("Training time", duration(seconds)),
-        ("Hardware", ", ".join(ordered(str(cell["device"] or "unknown") for cell in cells))),
-    ]  # fmt: skip
+    ]
+    training = ", ".join(plural(number, key) for key, number in counted.items() if number > 0)
+    if external:
+        training += f"; {plural(external, 'method')} of external code"
+    return {
+        "Data": ", ".join(people),
+        "Protocols": _protocols(protocols),
+        "Training": f"{plural(len(ours), 'run')}: {training}",
+        "Finished": _date(max(run["finished"] or "" for run in ours)),
+        "Training time": duration(sum(run["seconds"] or 0 for run in ours)),
+        "Hardware": ", ".join(ordered(str(run["device"] or "unknown") for run in ours)),
+    }
 
 
 def _protocols(names: list[str]) -> str:
@@ -171,34 +155,10 @@ def _date(text: str) -> str:
     return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M %Z").strip() if text else "unknown"
 
 
-def _versions(cells: list[dict]) -> list[tuple[str, str]]:
-    """Versions over all cells; several if cells were trained with different ones."""
+def _versions(runs: list[dict]) -> dict[str, str]:
+    """Versions over all runs; several if runs were trained with different ones."""
     found: dict[str, list[str]] = {}
-    for cell in cells:
-        for name, version in (cell["versions"] or {}).items():
+    for run in runs:
+        for name, version in (run["versions"] or {}).items():
             found.setdefault(name, []).append(str(version))
-    return [(name, ", ".join(ordered(versions))) for name, versions in found.items()]
-
-
-def _link(path: str | Path, folder: Path) -> str:
-    return os.path.relpath(path, folder)
-
-
-def _files(
-    tables: Sequence[str],
-    figures: Sequence[str],
-    summaries: Sequence[str],
-    config: str,
-    folder: Path,
-) -> list[tuple[str, list[str]]]:
-    """Links by kind, relative to the page."""
-
-    def links(paths: Sequence[str], endings: Sequence[str]) -> list[str]:
-        return [_link(Path(path).with_suffix(end), folder) for path in paths for end in endings]
-
-    return [
-        ("Tables", links(tables, (".csv", ".md", ".tex"))),
-        ("Figures", links(figures, (".pdf", ".png"))),
-        ("Summaries", links(summaries, (".csv",))),
-        ("Configuration", [_link(config, folder)]),
-    ]
+    return {name: ", ".join(ordered(versions)) for name, versions in found.items()}

@@ -5,7 +5,7 @@ Planning reads them too, so this module needs nothing but Python and Jinja2.
 
 import difflib
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from brio_core.system.errors import BrioError
 
-# What a template may call: the names in brackets, and how many of them at least and at most.
+# What a template may call, with which names, and how many of them at least and at most.
 FORMS = {
     "table": ("TABLE", 1, 1),
     "figure": ("FIGURE", 1, 1),
@@ -45,26 +45,19 @@ class Call(NamedTuple):
         return BrioError(f"{self.kind}({text}) {problem}")
 
 
-class Template:
-    """A template and the names that it may use; ``name`` is what messages call it.
+class Template(NamedTuple):
+    """A template and the names that it may use; ``shown`` is what messages call it.
 
     Optional sections stay if their experiment is one of ``experiments``; ``others`` are those that
     a section may name besides, any if None.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        name: str = "",
-        *,
-        tables: Iterable[str],
-        figures: Iterable[str],
-        experiments: Iterable[str],
-        others: Iterable[str] | None = None,
-    ) -> None:
-        self.path, self.name = path, name or str(path)
-        self.made = {"table": list(tables), "figure": list(figures)}
-        self.experiments, self.others = list(experiments), others
+    path: Path
+    shown: str
+    tables: Collection[str]
+    figures: Collection[str]
+    experiments: Collection[str]
+    others: Collection[str] | None = None
 
     def needs(self) -> dict[str, list[str]]:
         """Names of the tables and figures that the template uses."""
@@ -80,11 +73,10 @@ class Template:
     def fill(self, make: Callable[[Call], str]) -> str:
         """The text, with what ``make`` gives in place of every call."""
         try:
-            text = Path(self.path).read_text(encoding="utf-8")
+            text = self.path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BrioError(
-                f"{self.name} cannot be read: {error}; give a template in UTF-8"
-            ) from None
+            problem = f"cannot be read: {error}; give a template in UTF-8"
+            raise BrioError(f"{self.shown} {problem}") from None
         environment = SandboxedEnvironment(
             undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
         )
@@ -108,22 +100,18 @@ class Template:
         form, least, most = FORMS[kind]
         if not least <= len(names) <= most or (where and kind in CHOOSE_NO_ROWS):
             raise call.error(f"must be {kind}({form})")
-        if kind == "experiment":
-            return self._is_active(call)
-        what = "figure" if kind == "figure" else "table"
-        name, made = call.names[0], self.made[what]
-        if name not in made:
-            raise call.error(
-                f"names the {what} {name!r}, which this configuration does not make"
-                f"{nearest(name, made)}"
-            )
-        return make(call)
-
-    def _is_active(self, call: Call) -> bool:
         name = call.names[0]
-        if self.others is not None and name not in (known := {*self.experiments, *self.others}):
-            raise call.error(f"names no experiment{nearest(name, known)}")
-        return name in self.experiments
+        if kind == "experiment":
+            others = [name] if self.others is None else self.others
+            known = [*self.experiments, *others]
+            if name not in known:
+                raise call.error(f"names no experiment{nearest(name, known)}")
+            return name in self.experiments
+        what, made = ("figure", self.figures) if kind == "figure" else ("table", self.tables)
+        if name not in made:
+            problem = f"names the {what} {name!r}, which this configuration does not make"
+            raise call.error(problem + nearest(name, made))
+        return make(call)
 
     def _check(self, tree: nodes.Template, known: set[str]) -> None:
         """Find what Jinja2 finds too late, or takes for text."""
@@ -139,13 +127,11 @@ class Template:
                 raise self._error(line, "a pair of braces has no partner; close it")
 
     def _error(self, line: int, problem: str) -> BrioError:
-        return BrioError(f"{self.name}, line {line}: {problem}")
+        return BrioError(f"{self.shown}, line {line}: {problem}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` when one of the known words is close, else the known words."""
-    known = [str(one) for one in known]
+    known = list(known)
     close = difflib.get_close_matches(word, known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(known)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
