@@ -86,7 +86,7 @@ class Template(NamedTuple):
             self._check(tree, {*functions, *environment.globals})
             return environment.from_string(tree).render(functions)
         except TemplateSyntaxError as error:
-            problem = f"Jinja2 cannot read it ({error.message}); correct this line"
+            problem = f"Jinja2 cannot read it ({error.message}); see config/README.md"
             raise self._error(error.lineno, problem) from None
         except (BrioError, TemplateError, TypeError, ValueError, ArithmeticError) as error:
             frames = traceback.extract_tb(error.__traceback__)
