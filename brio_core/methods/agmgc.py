@@ -1,4 +1,4 @@
-"""AGMGC (our reading): graphs learnt by data beside correlation graphs.
+"""AGMGC, reimplemented: graphs learnt by data beside correlation graphs.
 
 AGMGC (Noman et al., MICCAI 2025) has no code or full text that we could read. Its abstract names a
 learner of graphs, spline convolutions for local patterns, convolutions over several graphs, and a

@@ -1,4 +1,4 @@
-"""CEPG (our reading): environment-guided learning of features that all sites share.
+"""CEPG, reimplemented: environment-guided learning of features that all sites share.
 
 CEPG (Wang et al., 2026) has neither code nor a text that we could read: the BRIO paper has one
 sentence on it. This is a design of ours after that sentence, and its results are no reproduction.
@@ -190,9 +190,9 @@ def class_contrasts(features: Tensor, label: Tensor, members: Tensor) -> Contras
     """Mean of positive minus mean of negative rows of ``features`` (B, d) at every site."""
     side = label.to(features.dtype)[:, None]
     means, noise, counts = [], [], []
-    for cell in (members * side, members * (1 - side)):
-        count, mean = cell.sum(0), site_means(features, cell)
-        squares = (cell[..., None] * (features[:, None] - mean).square()).sum(0)
+    for group in (members * side, members * (1 - side)):
+        count, mean = group.sum(0), site_means(features, group)
+        squares = (group[..., None] * (features[:, None] - mean).square()).sum(0)
         variance = squares / (count - 1).clamp_min(1)[:, None]
         means.append(mean)
         noise.append(variance / count.clamp_min(1)[:, None])

@@ -1,4 +1,4 @@
-"""The properties that our reading of AGMGC must have."""
+"""The properties that the reimplemented AGMGC must have."""
 
 import math
 

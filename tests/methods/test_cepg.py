@@ -1,4 +1,4 @@
-"""CEPG (our reading): the split, the guides, and what each loss trains."""
+"""CEPG, reimplemented: the split, the guides, and what each loss trains."""
 
 import inspect
 

@@ -1,8 +1,9 @@
-"""Windows and courses against numpy, one scan at a time."""
+"""CORE's parts: windows and courses against numpy, robust regressions, hyperparameters."""
 
 import numpy as np
 import pytest
 import torch
+from synthetic import settings_of
 from torch.func import vmap
 
 from brio_core.connectivity.fisher_z import standardise
@@ -13,6 +14,7 @@ from brio_core.methods.core.sliding_windows import (
     window_connectivity,
     window_members,
 )
+from brio_core.system.errors import BrioError
 
 FIRST, SECOND = torch.tensor([0, 0, 2]), torch.tensor([1, 3, 3])
 
@@ -194,3 +196,11 @@ def test_line_adjacency_follows_from_the_incidence_matrix():
     found = line_graph(first, second)
     assert torch.equal(found, wanted)
     assert torch.equal(found, found.T) and not found.diagonal().any()
+
+
+def test_settings_are_checked():
+    assert settings_of("core").n_edges(24) == 48
+    assert [settings_of("core").n_edges(rois) for rois in (116, 200, 4)] == [256, 384, 6]
+    assert settings_of("core", scaffold_edges=30).n_edges(200) == 30
+    with pytest.raises(BrioError, match="bootstraps is 0"):
+        settings_of("core", bootstraps=0)

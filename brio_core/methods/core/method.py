@@ -1,4 +1,4 @@
-"""CORE: Wang et al., When Brain Networks Travel: Learning Beyond Site, 2026 (our reading).
+"""CORE: Wang et al., When Brain Networks Travel: Learning Beyond Site, 2026, reimplemented.
 
 Neither code nor full text is known to us: the abstract names the steps, the rest is our design.
 Edges whose diagnostic effect is reproduced at every training site, with age, sex and motion in the
