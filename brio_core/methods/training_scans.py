@@ -217,7 +217,7 @@ class FeatureStore:
 
 def _take(cache: Tensor, fold: Tensor, index: Tensor) -> Tensor:
     """``cache[fold, index]``; on a GPU by a copy that runs at the speed of memory."""
-    if kernels.usable(cache):
+    if kernels.usable(cache, "take"):
         from brio_core.kernels.take import take
 
         rows = (fold * cache.shape[1] + index).flatten()

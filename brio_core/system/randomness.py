@@ -51,7 +51,7 @@ def uniform(key: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     ``key`` is an integer tensor that broadcasts against ``shape`` (a scalar for one draw).
     """
     count = int(np.prod(shape))
-    if key.ndim == 0 and kernels.at_hand(key):
+    if key.ndim == 0 and kernels.at_hand(key, "uniform"):
         from brio_core.kernels.uniform import Uniform
 
         return Uniform.apply(fold_in(key, stream + 1), count).view(shape)
