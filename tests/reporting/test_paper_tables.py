@@ -93,6 +93,26 @@ def test_costs_come_from_the_training_jobs(results):
     assert "One GPU" in text, "the hardware is named"
 
 
+def test_the_time_of_one_seed_of_all_methods(tmp_path):
+    for seed, seconds in enumerate((30.0, 10.0, 40.0)):
+        values = {"seconds": seconds, "device": "One GPU"}
+        write_run(tmp_path, "brio", seed, COHORT, **values)
+        write_run(tmp_path, "gcn", seed, COHORT, **values | {"seconds": 10.0})
+    runs, summary = sorted((tmp_path / "runs").glob("*/*/*/seed-*")), tmp_path / "loso.csv"
+    ok("summarise", "--runs", *runs, "--experiment", "main", "--out", summary)
+    ok(
+        "efficiency", "--summaries", summary, "--paper", PAPER / "table_efficiency.csv",
+        "--experiment", "{}", "--planned", planned(["gcn", "brio"], [COHORT, "loso"]),
+        "--out-prefix", tmp_path / "efficiency",
+    )  # fmt: skip
+    rows = pd.read_csv(tmp_path / "efficiency.csv").set_index("variant")
+    assert rows["seconds"].to_dict() == {"gcn": 30, "brio": 80}
+    table = json.loads((tmp_path / "efficiency.json").read_text())
+    assert [line[-1] for line in lines(table)] == ["One GPU", "One GPU"]
+    total = "one seed of 2 methods on One GPU, one after the other, takes 0.6 min"
+    assert total in table["notes"][1]
+
+
 def test_the_papers_costs_stand_beside_and_absent_cells_say_so(results):
     rows = pd.read_csv(results / "efficiency.csv").set_index(["cohort", "variant"])
     with open(PAPER / "table_efficiency.csv", newline="") as stream:
