@@ -109,7 +109,7 @@ def test_groups_that_leave_a_fold_without_a_class_are_an_error(check, mine):
     assert "no problems" not in result.stdout
 
 
-@pytest.mark.parametrize("name", ["check_cohort", "fetch_cohort", "estimate_hours", "handover"])
+@pytest.mark.parametrize("name", ["check_cohort", "fetch_cohort", "estimate_hours", "remote"])
 def test_programs_that_users_call_need_no_installed_package(name, tmp_path):
     """Whatever brio_core the environment has, or none: that of the repository is used."""
     (tmp_path / "brio_core.py").write_text("raise ImportError('not the one of the repository')\n")

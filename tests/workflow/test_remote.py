@@ -15,9 +15,9 @@ from tiny import EXPERIMENT, ROOT, make_lab
 
 def test_the_plan_has_the_very_commands_of_the_rules(project):
     project.edit("config/config.yaml", "seeds: [0]", "seeds: [1, 0]")
-    done = project.snakemake("handover", "--cores", "2")
+    done = project.snakemake("remote", "--cores", "2")
     assert done.returncode == 0, done.stdout
-    content = json.loads((project.folder / "results/handover/jobs.json").read_text())
+    content = json.loads((project.folder / "results/remote/jobs.json").read_text())
     shown = project.snakemake("-n", "--printshellcmds").stdout
     commands = []
     for line in shown.splitlines():
@@ -26,41 +26,39 @@ def test_the_plan_has_the_very_commands_of_the_rules(project):
         if len(words) > 3 and Path(words[3]).stem in ("train", "diagnose"):
             assert words[-3] == ">" and words[-1] == "2>&1"
             commands.append((Path(words[3]).stem, words[4:-3]))
-    planned = [(job["program"], job["words"]) for job in content["jobs"]]
+    planned = [(job["program"], job["arguments"]) for job in content["jobs"]]
     assert sorted(planned) == sorted(commands) and len(planned) > 20
     seeds = [words[words.index("--seed") + 1] for program, words in planned if program == "train"]
     assert seeds == sorted(seeds), "the first seed of every method comes first"
     order = [program for program, _ in planned]
     assert order == sorted(order, reverse=True), "models that are looked at are trained first"
-    for job in content["jobs"]:
-        assert job["gpu"] == (job["methods"] != ["linear-correlation"])
 
 
 def test_planning_trains_nothing_and_is_done_whenever_asked(project):
-    rules = {job[0] for job in project.plan("handover")}
+    rules = {job[0] for job in project.plan("remote")}
     assert rules == {
         "make_demo", "candidates", "extract", "assemble", "connect", "split", "blocklength",
-        "handover",
+        "remote",
     }  # fmt: skip
-    assert project.snakemake("handover", "--cores", "2").returncode == 0
-    assert project.plan("handover") == {("handover",)}
+    assert project.snakemake("remote", "--cores", "2").returncode == 0
+    assert project.plan("remote") == {("remote",)}
 
 
 def machine(folder: Path, *words: object) -> subprocess.CompletedProcess:
-    """Run handover.py as on a machine without Snakemake and all that belongs to images."""
-    absent = folder / "absent"
+    """Run remote.py as on a machine without Snakemake and all that belongs to images."""
     for name in ("snakemake", "nilearn", "nibabel", "yaml", "matplotlib", "sklearn"):
-        (absent / name).mkdir(parents=True, exist_ok=True)
-        (absent / name / "__init__.py").write_text("raise ImportError('not on this machine')")
-    environment = os.environ | {"PYTHONPATH": f".{os.pathsep}{absent}", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "scripts/handover.py", *map(str, words)]
+        # The folder of the plan is where jobs look first.
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "__init__.py").write_text("raise ImportError('not on this machine')")
+    command = [sys.executable, "scripts/remote.py", *map(str, words)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 
 
 def take(lab, *archives):
-    command = [sys.executable, ROOT / "scripts/handover.py", "take", *archives]
+    command = [sys.executable, ROOT / "scripts/remote.py", "take", *archives]
     environment = lab.environment(PYTHONPATH=str(ROOT))
     return subprocess.run(
         list(map(str, command)), cwd=lab.folder, env=environment, capture_output=True, text=True
@@ -90,27 +88,35 @@ def test_there_and_back(tmp_path):
     done = local.snakemake("--cores", "2")
     assert done.returncode == 0, done.stdout
 
-    done = home.snakemake("handover", "--cores", "2")
+    done = home.snakemake("remote", "--cores", "2")
     assert done.returncode == 0, done.stdout
     there = tmp_path / "there"
-    packed = tmp_path / "handover.tar"
-    subprocess.run(["tar", "-chf", packed, "-C", home.results, "handover"], check=True)
+    packed = tmp_path / "remote.tar"
+    subprocess.run(["tar", "-chf", packed, "-C", home.results, "remote"], check=True)
     subprocess.run(["tar", "-xf", packed, "-C", tmp_path], check=True)
-    (tmp_path / "handover").rename(there)
+    (tmp_path / "remote").rename(there)
 
-    done = machine(there, "work", "plan.json", "--list")
+    work = ("work", "plan.json", "--minutes")
+    done = machine(there, *work, 0)
     assert done.returncode == 0 and done.stdout.count("waiting") == 4, done.stderr
-    work = ("work", "plan.json", "--minutes", 5, "--device", "cpu")
-    done = machine(there, *work, "--only", "runs/*/gcn/*", "--pack", "first.tar.gz")
-    assert done.returncode == 0 and "gcn/seed-0" in done.stdout, done.stderr
-    done = machine(there, *work, "--pack", "second.tar", "--part-size", 15)
-    assert done.returncode == 0 and "runs/tiny/loso/gcn/" not in done.stdout, done.stderr
+    done = machine(there, *work, 5, "--only", "runs/*/gcn/*", "--pack", "first.zip")
+    assert done.returncode == 0 and "gcn/seed-0: " in done.stdout, done.stderr
+    # What is interrupted right away is done by the next call.
+    done = machine(there, *work, 0.01)
+    assert done.returncode == 0 and "time is up: " in done.stdout, done.stderr
+    done = machine(there, *work, 5, "--pack", "second.zip")
+    assert done.returncode == 0 and "runs/tiny/loso/gcn/seed-0: " not in done.stdout, done.stderr
+    assert "waiting" not in done.stdout
 
     assert len(trained(home)) == 4
-    done = take(home, there / "second-1.tar")
-    assert done.returncode == 1 and "error: " in done.stderr, "diagnostics without their cell"
-    done = take(home, there / "first.tar.gz", there / "second-1.tar")
-    assert done.returncode == 0 and "4 jobs taken" in done.stdout, done.stderr
+    (there / "cut.zip").write_bytes((there / "second.zip").read_bytes()[:-100])
+    done = take(home, there / "cut.zip")
+    assert done.returncode == 1 and "fetch it again" in done.stderr
+    assert len(trained(home)) == 4, "nothing was placed"
+    done = take(home, there / "first.zip", there / "second.zip")
+    assert done.returncode == 0 and "4 jobs taken, 0 of the plan are left" in done.stdout, (
+        done.stderr
+    )
     assert trained(home) == []
     done = home.snakemake("--cores", "2")
     assert done.returncode == 0, done.stdout
@@ -121,15 +127,15 @@ def test_there_and_back(tmp_path):
     overrides = {"gcn": {"epochs": 4, "patience": 0, "hidden": 8, "precision": "float32"}}
     for lab in (home, local):
         lab.configure(overrides=overrides)
-    # The models of the other cell are gone at home, and not needed.
+    # The models of the other run are gone at home, and not needed.
     assert len(trained(local)) == len(trained(home)) == 2
-    done = home.snakemake("handover", "--cores", "2")
+    done = home.snakemake("remote", "--cores", "2")
     assert done.returncode == 0, done.stdout
-    shutil.copytree(home.results / "handover", there, dirs_exist_ok=True)
-    done = machine(there, *work, "--pack", "third.tar")
+    shutil.copytree(home.results / "remote", there, dirs_exist_ok=True)
+    done = machine(there, *work, 5, "--pack", "third.zip")
     assert done.returncode == 0 and "linear-correlation/seed-0:" not in done.stdout
-    assert take(home, there / "third.tar").returncode == 0
-    assert trained(home) == [], "also where an earlier record told of other settings"
+    assert take(home, there / "third.zip").returncode == 0
+    assert trained(home) == [], "also where an earlier record told of other hyperparameters"
     for lab in (home, local):
         assert lab.snakemake("--cores", "2").returncode == 0
     assert home.checksums() == local.checksums()

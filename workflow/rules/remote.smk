@@ -1,13 +1,13 @@
 # Everything up to training, collected for a machine with a GPU: docs/remote-gpu.md.
-rule handover:
+rule remote:
     input:
         prepared_files(CONFIG, PATHS),
     output:
-        plan="<results>/handover/plan.json",
+        plan="<results>/remote/plan.json",
     log:
-        "<logs>/handover.log",
+        "<logs>/remote.log",
     benchmark:
-        "<benchmarks>/handover.tsv"
+        "<benchmarks>/remote.tsv"
     localrule: True
     conda:
         "../../envs/train.yaml"
@@ -16,11 +16,8 @@ rule handover:
         mem_mb=4000,
         runtime=30,
     params:
-        # jobs.json is written there before the first job, like the resolved configuration.
-        folder=subpath(output.plan, parent=True),
         # Planned anew whenever it is asked for: what is finished changes with all that comes back.
         asked=lambda wildcards: time.time(),
-        code=code("scripts/handover.py"),
+        code=code("scripts/remote.py"),
     shell:
-        "{RUN}/handover.py plan --jobs {params.folder:q}/jobs.json --folder {params.folder:q}"
-        " > {log:q} 2>&1"
+        "{RUN}/remote.py plan {output.plan:q} > {log:q} 2>&1"
