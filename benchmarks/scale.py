@@ -40,7 +40,7 @@ def parse() -> argparse.Namespace:
 ARGUMENTS = parse()
 
 import numpy as np  # noqa: E402
-from common import common_settings, machine, table  # noqa: E402
+from common import common_settings, machine, smooth_noise, table  # noqa: E402
 
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS  # noqa: E402
 from brio_core.cohorts.splits import split_checksum  # noqa: E402
@@ -57,8 +57,7 @@ def make(folder: Path, subjects: int) -> None:
     names = [f"s{index:06d}" for index in range(subjects)]
 
     def scan(index: int) -> np.ndarray:
-        noise = generator.standard_normal((frames + 3, rois), np.float32)
-        noise = noise[3:] + noise[2:-1] + noise[1:-2] + noise[:-3]
+        noise = smooth_noise(generator, frames, rois)
         noise[:, :10] += 0.3 * label[index] * noise[:, 10:20]
         return noise
 
@@ -115,9 +114,9 @@ def params(method: str) -> str:
     if method == "brio":
         # One refresh in two epochs: its length grows with subjects like that of an epoch.
         changes = {"epochs": 2, "warmup_epochs": 1, "first_epoch": 2, "refresh_interval": 10**6}
-    settings = common_settings(method, **changes)
+    hyperparameters = common_settings(method, **changes)
     return json.dumps(
-        {"method": method, "label": method, "group": "-", "hyperparameters": settings}
+        {"method": method, "label": method, "group": "-", "hyperparameters": hyperparameters}
     )
 
 
