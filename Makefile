@@ -60,12 +60,12 @@ format: $(READY) ## format all code
 	@$(IN_VENV) snakefmt Snakefile workflow
 
 bench: $(READY) ## time planning, training and their parts; results go to docs/benchmarks (DEVICE=cuda)
-	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; set -o pipefail; cd docs/benchmarks; \
+	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; cd docs/benchmarks; \
 	    for name in $(OPERATIONS); do \
 	        python ../../benchmarks/operations.py $$name --device $(DEVICE) \
 	            | tee $(DEVICE)-$$name.md || exit 1; done; \
 	    python ../../benchmarks/training.py --device $(DEVICE) | tee $(DEVICE)-training.md && \
-	    python ../../benchmarks/workflow.py plan | tee planning.md && \
+	    python ../../benchmarks/overhead.py plan | tee planning.md && \
 	    python ../../benchmarks/extraction.py | tee extraction.md
 
 pages: $(READY) ## fill in docs/results again from its templates and the tables beside the pages

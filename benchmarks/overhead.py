@@ -1,7 +1,7 @@
 """What Snakemake itself costs.
 
-python benchmarks/workflow.py plan             # a dry run of the whole paper, three times
-python benchmarks/workflow.py load --cores 2   # the demo with all methods, protocols, three seeds
+python benchmarks/overhead.py plan             # a dry run of the whole paper, three times
+python benchmarks/overhead.py load --cores 2   # the demo with all methods, protocols, three seeds
 
 Every command pays for a plan before its first job. Under load, overhead is what the cores were paid
 for beyond the jobs' own training.
