@@ -52,7 +52,8 @@ from brio_core.connectivity.reestimation import (  # noqa: E402
     block_indices,
     block_multiplicities,
     reestimated_connectivity,
-    resampling_keys,
+    refresh_keys,
+    subject_keys,
 )
 from brio_core.methods.brio.factors import SignedEncoder  # noqa: E402
 from brio_core.methods.layers.transport import sinkhorn_divergence  # noqa: E402
@@ -153,7 +154,8 @@ def reestimation() -> Iterator[Case]:
 
     for rois in (116, 200):
         scans = scans_of_noise(count, n_frames, rois)
-        keys = resampling_keys("bench", [str(i) for i in range(count)], 0, block, 0, resamples)
+        subjects = subject_keys("bench", [str(index) for index in range(count)], 0)
+        keys = refresh_keys(subjects, block, 0, resamples)
         indices = block_indices(n_frames, block, keys).numpy()
         yield (
             f"{count * resamples} re-estimates of {n_frames} frames, {rois} ROIs",

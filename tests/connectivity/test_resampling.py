@@ -6,23 +6,28 @@ import numpy as np
 import pytest
 import torch
 
-from brio_core.connectivity.fisher_z import fisher_z_connectivity, standardise
-from brio_core.connectivity.reestimation import (
+from brio_core.connectivity.block_length import (
     autocorrelation_horizon,
     balanced_subset,
+    clipped_block_length,
+    estimate_block_length,
+    round_half_up,
+)
+from brio_core.connectivity.fisher_z import fisher_z_connectivity, standardise
+from brio_core.connectivity.reestimation import (
     block_indices,
     block_multiplicities,
     block_starts,
     circular_block_indices,
-    clipped_block_length,
-    estimate_block_length,
     reestimated_connectivity,
     refresh_keys,
-    resampling_keys,
-    round_half_up,
     subject_keys,
 )
 from brio_core.system.randomness import torch_generator
+
+
+def resampling_keys(cohort, subjects, seed, block_length, refresh, n_resamples):
+    return refresh_keys(subject_keys(cohort, subjects, seed), block_length, refresh, n_resamples)
 
 
 def slow_horizon(series: np.ndarray, threshold: float = 0.10, max_lag: int = 30) -> int:
