@@ -8,20 +8,9 @@ from brio_core.cohorts.scan import RUN_SEPARATOR, Unusable
 from brio_core.cohorts.tables import MISSING, plain, read_table, refuse_formula
 from brio_core.system.errors import BrioError
 
-COLUMNS = (
-    "subject",
-    "site",
-    "label",
-    "age",
-    "sex",
-    "mean_fd",
-    "tr",
-    "group",
-    "source",
-    "excluded",
-)
 _REQUIRED = ("subject", "site", "label")
 _OPTIONAL = ("age", "sex", "mean_fd", "tr", "group")
+COLUMNS = (*_REQUIRED, *_OPTIONAL, "source", "excluded")
 
 
 def find_candidates(reader: Reader) -> list[dict]:

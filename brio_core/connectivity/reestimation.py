@@ -5,7 +5,8 @@ from torch import Tensor
 
 from brio_core.connectivity.block_length import SHORTEST_BLOCK
 from brio_core.connectivity.fisher_z import fisher_z, without_diagonal
-from brio_core.system.randomness import derive_seed, fold_in, uniform_at
+from brio_core.system.randomness import fold_in, uniform_at
+from brio_core.system.seeds import derive_seed
 
 # Rounding leaves a standardised ROI that is constant within a resample a variance below this.
 NEGLIGIBLE_VARIANCE = 1e-9

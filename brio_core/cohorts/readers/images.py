@@ -68,7 +68,9 @@ class Extractor:
         constant = constant_columns(means[kept])
         series = self._clean(means, kept, confounds, tr)
         series[:, constant] = 0
-        return Scan(series.astype(np.float32), len(means), int(constant.sum()), self.atlas.names)
+        return Scan(
+            series.astype(np.float32), len(means), int(constant.sum()), self.atlas.regions.names
+        )
 
     def label_means(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """Mean over the voxels of each label, and which frames are finite in all of them."""
@@ -122,20 +124,20 @@ class Extractor:
             labels = self.atlas.on_grid(image)
         if lost := self.atlas.lost_labels(labels):
             raise AtlasMisfit(
-                f"atlas does not fit: label(s) {shown(lost)} of {self.atlas.path.name} have no "
-                "voxel in the image"
+                f"atlas does not fit: label(s) {shown(lost)} of {self.atlas.regions.path.name} "
+                "have no voxel in the image"
             )
         self._grid, self._labels, self._masker = grid, labels, None
         self._means = LabelMeans.of(np.asanyarray(labels.dataobj))
 
     def _load_confounds(self, path: Path, frames: int):
-        settings = dict(self.confounds or {})
-        strategy = tuple(settings.pop("strategy", ()))
+        options = dict(self.confounds or {})
+        strategy = tuple(options.pop("strategy", ()))
         try:
-            if "denoise_strategy" in settings:
-                confounds, unscrubbed = load_confounds_strategy(str(path), **settings)
+            if "denoise_strategy" in options:
+                confounds, unscrubbed = load_confounds_strategy(str(path), **options)
             elif strategy:
-                confounds, unscrubbed = load_confounds(str(path), strategy=strategy, **settings)
+                confounds, unscrubbed = load_confounds(str(path), strategy=strategy, **options)
             else:
                 return None, None
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -145,8 +147,7 @@ class Extractor:
         return confounds, unscrubbed
 
     def _clean(self, means: np.ndarray, kept: np.ndarray, confounds, tr: float | None):
-        settings = dict(self.cleaning)
-        filtered = settings.get("high_pass") is not None or settings.get("low_pass") is not None
+        filtered = any(self.cleaning.get(name) is not None for name in ("high_pass", "low_pass"))
         if filtered and tr is None:
             raise Unusable("unknown repetition time: filtering needs it")
         sample_mask = kept.copy() if len(kept) < len(means) else None
@@ -159,7 +160,7 @@ class Extractor:
                     sample_mask=sample_mask,
                     t_r=tr,
                     filter="butterworth" if filtered else False,
-                    **settings,
+                    **self.cleaning,
                 )
         except ValueError as error:
             raise Unusable(f"cannot be cleaned: {error}", len(means), len(kept)) from None
