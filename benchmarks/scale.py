@@ -45,7 +45,8 @@ from common import common_settings, machine, smooth_noise, table  # noqa: E402
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS  # noqa: E402
 from brio_core.cohorts.splits import split_checksum  # noqa: E402
 from brio_core.cohorts.stores import Rois, write_series  # noqa: E402
-from brio_core.system.files import read_json, write_json, write_text  # noqa: E402
+from brio_core.cohorts.tables import write_table  # noqa: E402
+from brio_core.system.files import read_json, write_json  # noqa: E402
 
 
 def make(folder: Path, subjects: int) -> None:
@@ -63,16 +64,16 @@ def make(folder: Path, subjects: int) -> None:
 
     regions = Rois.named(f"roi{index}" for index in range(rois))
     write_series(folder / "series.h5", names, map(scan, range(subjects)), regions, {})
-    lines = ["\t".join(PARTICIPANT_COLUMNS)]
-    for index, name in enumerate(names):
-        values = {
+    rows = [
+        {
             "subject": name, "site": f"site{site[index]:02d}", "label": label[index],
             "age": f"{generator.uniform(8, 60):.1f}", "sex": "MF"[generator.integers(2)],
             "mean_fd": f"{generator.uniform(0.05, 0.4):.3f}", "tr": "2", "group": "n/a",
             "source": name,
-        }  # fmt: skip
-        lines.append("\t".join(str(values[column]) for column in PARTICIPANT_COLUMNS))
-    write_text(folder / "participants.tsv", "\n".join(lines) + "\n")
+        }
+        for index, name in enumerate(names)
+    ]  # fmt: skip
+    write_table(folder / "participants.tsv", PARTICIPANT_COLUMNS, rows)
 
 
 class Cost(NamedTuple):
@@ -122,7 +123,7 @@ def params(method: str) -> str:
 
 def stages(folder: Path) -> dict[str, Cost]:
     """Every stage with its seconds and gigabytes."""
-    split, lengths = folder / "loso.json", folder / "blocklength.json"
+    split, lengths = folder / "loso.json", folder / "block_length.json"
     series, people = folder / "series.h5", folder / "participants.tsv"
     measured = {"connect": run("connect.py", "--series", series, "--out", folder / "fc.h5")}
     measured["split"] = run(
