@@ -14,14 +14,13 @@ from torch import Tensor
 
 from brio_core import kernels
 from brio_core.cohorts.cohort import Cohort
+from brio_core.connectivity.block_length import clipped_block_length, round_half_up
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.connectivity.reestimation import (
     block_multiplicities,
-    clipped_block_length,
     ragged_block_indices,
     reestimated_connectivity,
     refresh_keys,
-    round_half_up,
     subject_keys,
 )
 from brio_core.system.replay import Replay

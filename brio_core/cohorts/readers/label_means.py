@@ -11,7 +11,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
-from brio_core.cohorts.source import Unusable
+from brio_core.cohorts.scan import Unusable
 
 try:
     from isal.igzip import open as open_gzip

@@ -13,9 +13,9 @@ import pytest
 from nilearn.maskers import NiftiLabelsMasker
 
 from brio_core.cohorts.atlases.atlas import read_atlas
-from brio_core.cohorts.extraction import Extractor
-from brio_core.cohorts.source import Unusable
-from brio_core.cohorts.streaming import LabelMeans, can_stream
+from brio_core.cohorts.readers.images import Extractor
+from brio_core.cohorts.readers.label_means import LabelMeans, can_stream
+from brio_core.cohorts.scan import Unusable
 from tests.cohorts.layouts import AFFINE, SHAPE, labels, save
 
 FRAMES = 70

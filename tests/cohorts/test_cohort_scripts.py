@@ -7,7 +7,7 @@ import nibabel
 import pytest
 
 from brio_core.cohorts.cohort import read_table
-from brio_core.cohorts.parts import Parts
+from brio_core.cohorts.extraction import ExtractedScans
 from brio_core.system.errors import BrioError
 
 
@@ -253,7 +253,10 @@ def test_batches_do_not_change_the_result(
         "--batch", 2, "--batches", 40, "--out", tmp_path / "2.h5",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    some, everyone = Parts([tmp_path / "2.h5"]), Parts([demo_results / "parts" / "0.h5"])
+    some, everyone = (
+        ExtractedScans([tmp_path / "2.h5"]),
+        ExtractedScans([demo_results / "parts" / "0.h5"]),
+    )
     for subject in ("sub-003", "sub-043", "sub-083"):
         assert some.outcome(subject) == everyone.outcome(subject)
     with pytest.raises(BrioError, match="no part holds subject sub-004"):
