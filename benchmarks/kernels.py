@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 
@@ -35,12 +35,10 @@ def parse() -> argparse.Namespace:
 ARGUMENTS = parse()
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
-import pandas as pd  # noqa: E402
 import torch  # noqa: E402
 from common import Size, common_settings, machine, make_cohort, seconds, table, wait  # noqa: E402
 
 from brio_core import kernels  # noqa: E402
-from brio_core.cohorts.splits import make_split  # noqa: E402
 from brio_core.methods import registry  # noqa: E402
 from brio_core.methods.interface import GradientMethod  # noqa: E402
 from brio_core.training.gradient import GradientFit  # noqa: E402
@@ -76,16 +74,14 @@ class Measured(NamedTuple):
     kernels_in_steps: set[str]
 
 
+@cache
+def made_up_cohort() -> tuple:
+    return make_cohort(Size(ARGUMENTS.subjects, ARGUMENTS.sites, ARGUMENTS.rois))
+
+
 def make_problem(name: str) -> Problem:
     """All folds of a made-up cohort, with the shipped hyperparameters of a method."""
-    size = Size(ARGUMENTS.subjects, ARGUMENTS.sites, ARGUMENTS.rois)
-    cohort, label = make_cohort(size)
-    people = {"subject": cohort.subjects, "site": cohort.site, "label": label, "group": "n/a"}
-    split = make_split(pd.DataFrame(people), cohort.name, "loso", 0)
-    lengths = {
-        "split_checksum": split["checksum"],
-        "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
-    }
+    cohort, split, lengths = made_up_cohort()
     folds = read_folds(cohort, split, lengths)
     method = registry.find(name)
     known = method.Hyperparameters.of(common_settings(name), name)
