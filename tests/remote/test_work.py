@@ -44,7 +44,7 @@ def wait_for(folder, pattern):
 
 
 def test_interrupted_training_goes_on(machine, capfd):
-    folder = machine([train_job("gcn", epochs=3000, patience=0)])
+    folder = machine([train_job("gcn", epochs=400, patience=0)])
     process = remote(folder, "work", folder / "plan.json")
     wait_for(folder, f"results/{RUN}/.unfinished/*.pt")
     process.terminate()

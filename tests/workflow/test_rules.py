@@ -29,23 +29,23 @@ def workflow_rules():
     """The rules as Snakemake reads them."""
     from snakemake.api import SnakemakeApi
     from snakemake.settings.types import (
-        ConfigHyperparameters,
-        OutputHyperparameters,
-        ResourceHyperparameters,
-        StorageHyperparameters,
-        WorkflowHyperparameters,
+        ConfigSettings,
+        OutputSettings,
+        ResourceSettings,
+        StorageSettings,
+        WorkflowSettings,
     )
 
     before, path = Path.cwd(), list(sys.path)
     os.chdir(ROOT)
     try:
-        with SnakemakeApi(OutputHyperparameters(quiet=None)) as api:
+        with SnakemakeApi(OutputSettings(quiet=None)) as api:
             # Reading the attribute parses the Snakefile.
             workflow = api.workflow(
-                resource_settings=ResourceHyperparameters(cores=1),
-                config_settings=ConfigHyperparameters(),
-                storage_settings=StorageHyperparameters(),
-                workflow_settings=WorkflowHyperparameters(),
+                resource_settings=ResourceSettings(cores=1),
+                config_settings=ConfigSettings(),
+                storage_settings=StorageSettings(),
+                workflow_settings=WorkflowSettings(),
                 snakefile=ROOT / "workflow" / "Snakefile",
             )._workflow
             return list(workflow.rules)
