@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from brio_core.system.versions import _imports
-from workflow.planning.checks import RESERVED
 from workflow.planning.outputs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,23 +28,23 @@ def workflow_rules():
     """The rules as Snakemake reads them."""
     from snakemake.api import SnakemakeApi
     from snakemake.settings.types import (
-        ConfigHyperparameters,
-        OutputHyperparameters,
-        ResourceHyperparameters,
-        StorageHyperparameters,
-        WorkflowHyperparameters,
+        ConfigSettings,
+        OutputSettings,
+        ResourceSettings,
+        StorageSettings,
+        WorkflowSettings,
     )
 
     before, path = Path.cwd(), list(sys.path)
     os.chdir(ROOT)
     try:
-        with SnakemakeApi(OutputHyperparameters(quiet=None)) as api:
+        with SnakemakeApi(OutputSettings(quiet=None)) as api:
             # Reading the attribute parses the Snakefile.
             workflow = api.workflow(
-                resource_settings=ResourceHyperparameters(cores=1),
-                config_settings=ConfigHyperparameters(),
-                storage_settings=StorageHyperparameters(),
-                workflow_settings=WorkflowHyperparameters(),
+                resource_settings=ResourceSettings(cores=1),
+                config_settings=ConfigSettings(),
+                storage_settings=StorageSettings(),
+                workflow_settings=WorkflowSettings(),
                 snakefile=ROOT / "workflow" / "Snakefile",
             )._workflow
             return list(workflow.rules)
@@ -73,9 +72,12 @@ def test_rules_run_commands_only(workflow_rules):
         assert not (rule.is_run or rule.is_script or rule.is_notebook or rule.is_checkpoint)
 
 
-def test_experiments_cannot_take_the_name_of_a_rule(workflow_rules):
-    experiments = {path.stem for path in (ROOT / "config/experiments").glob("*.yaml")}
-    assert {rule.name for rule in workflow_rules} - experiments == RESERVED
+def test_an_experiment_cannot_take_the_name_of_a_rule(project):
+    experiment = project.folder / "config/experiments/train.yaml"
+    experiment.write_text("title: T\nruns: [{}]\n")
+    said = project.snakemake("-n").stdout
+    place = "error: config/experiments/train.yaml"
+    assert said.endswith(f"{place}: 'train' is the name of a rule; rename the file\n")
 
 
 def test_lint():

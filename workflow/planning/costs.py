@@ -4,13 +4,11 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from workflow.planning.configuration import Configuration
+from workflow.planning.configuration import Configuration
 
 
-def print_costs(workflow, configuration: "Configuration", results: Path) -> None:
+def print_costs(workflow, configuration: Configuration, results: Path) -> None:
     """Print the cost of the plan that a dry run has made; nothing if it has failed."""
     if workflow.scheduler is None:
         return

@@ -10,14 +10,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from brio_core.system.versions import ROOT
+from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError
 from workflow.planning.runs import Run, experiment_runs
-
-if TYPE_CHECKING:
-    from workflow.planning.configuration import Configuration
 
 PAPER = ROOT / "config" / "paper" / "table_datasets.csv"
 # Row of the table of times with what every run takes beside training in a warm process.
@@ -107,7 +105,7 @@ class Estimate:
     unknown: set[str]
 
 
-def estimate(configuration: "Configuration", times: Times, results: Path) -> Estimate:
+def estimate(configuration: Configuration, times: Times, results: Path) -> Estimate:
     """A run of several experiments is counted with the first."""
     found = Estimate(defaultdict(int), defaultdict(float), set())
     sizes = {name: cohort_size(name, results) for name in configuration.config["cohorts"]}
@@ -133,7 +131,7 @@ def estimate(configuration: "Configuration", times: Times, results: Path) -> Est
     return found
 
 
-def report(configuration: "Configuration", times: Times, results: Path, title: str) -> str:
+def report(configuration: Configuration, times: Times, results: Path, title: str) -> str:
     """The estimate as Markdown."""
     found = estimate(configuration, times, results)
     lines = [f"{title}: GPU hours on one {times.machine}; an estimate", ""]

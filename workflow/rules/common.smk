@@ -15,6 +15,7 @@ from workflow.planning.runs import (
     experiment_pairs,
     external_runs,
     canonical_variant,
+    resolved,
     summary_runs,
 )
 from workflow.planning.documents import (
@@ -23,7 +24,7 @@ from workflow.planning.documents import (
     left_out,
     templates_version,
 )
-from workflow.planning.files import ConfigurationError, find, shown
+from workflow.planning.files import shown
 from workflow.planning.handover import prepared_files
 from workflow.planning.outputs import (
     TABLE_WORDS,
@@ -190,7 +191,7 @@ def used_methods():
     """Files of the methods of the active experiments, whose comments the settings page shows."""
     runs = [run for name in ACTIVE for run in experiment_runs(CONFIG, name)]
     names = dict.fromkeys(CONFIG.variants[run.variant][0] for run in runs)
-    return {name: shown(find("methods", name)) for name in names}
+    return {name: shown(CONFIG.find("methods", name)) for name in names}
 
 
 def table_code(wildcards):
@@ -206,12 +207,12 @@ def all_datasets_json(wildcards):
 
 def resolved_version(wildcards):
     """Changes with the resolved configuration, which is written before the first job."""
-    return hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest()
+    return hashlib.sha256(as_json(resolved(CONFIG)).encode()).hexdigest()
 
 
 def remarks_version(wildcards):
     """Changes with the comments that the page about settings shows."""
-    found = {name: remarks(find("methods", name)) for name in used_methods()}
+    found = {name: remarks(CONFIG.find("methods", name)) for name in used_methods()}
     return hashlib.sha256(as_json(found).encode()).hexdigest()
 
 
@@ -227,7 +228,7 @@ def documented_files(wildcards):
     """What the documents are made of; a mistake in a template is found before any job starts."""
     try:
         return document_files(CONFIG, PATHS, common_tables())
-    except (BrioError, ConfigurationError) as error:
+    except BrioError as error:
         sys.exit(f"error: {error}")
 
 
