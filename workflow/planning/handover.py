@@ -4,13 +4,16 @@ import json
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from snakemake.utils import format as format_command
 
-from workflow.planning.configuration import Configuration
 from workflow.planning.outputs import PROGRAMS, item_runs, output_names, takes_diagnostics
-from workflow.planning.paths import Paths
 from workflow.planning.runs import Run, experiment_pairs, experiment_runs
+
+if TYPE_CHECKING:
+    from workflow.planning.configuration import Configuration
+    from workflow.planning.paths import Paths
 
 
 def prepared_files(configuration: "Configuration", paths: "Paths") -> list[str]:

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from workflow.planning.configuration import Configuration
 from workflow.planning.paths import FIGURE_FORMATS, TABLE_FORMATS, Paths
 from workflow.planning.runs import Run, experiment_runs, wanted_runs
+
+if TYPE_CHECKING:
+    from workflow.planning.configuration import Configuration
 
 # What the programs in scripts and scripts/figures are given, as options of the same names.
 PROGRAMS = {
