@@ -80,6 +80,22 @@ def test_an_experiment_cannot_take_the_name_of_a_rule(project):
     assert said.endswith(f"{place}: 'train' is the name of a rule; rename the file\n")
 
 
+def test_planning_has_no_import_circle_and_starts_fast():
+    folder = ROOT / "workflow" / "planning"
+    waits_for = {
+        path: {other for other in _imports(path, ROOT) if other.parent == folder} - {path}
+        for path in folder.glob("*.py")
+    }
+    while waits_for:
+        done = {path for path, others in waits_for.items() if not others}
+        assert done, f"these import each other: {sorted(path.name for path in waits_for)}"
+        waits_for = {path: set(others) - done for path, others in waits_for.items() if others}
+    code = "import sys, workflow.planning.hooks, workflow.planning.loading; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert not {"torch", "pandas", "numpy", "scipy"} & set(done.stdout.split())
+
+
 def test_lint():
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", "--lint"], cwd=ROOT, text=True, capture_output=True

@@ -68,10 +68,11 @@ def code(*names):
 
 
 def raw_data(wildcards):
-    """What a change of should be noticed: the demo that is made here, or the tables of subjects.
+    """Files that make the scans be read again when they change.
 
-    Absent files are left out, so that a plan can be made before the data are there. Scans are left
-    out too: there are too many files to look at in every plan.
+    These are the demo, which is made here, or the tables of subjects. Absent files are left out, so
+    that a plan can be made before the data are there. Scans are left out too: there are too many
+    files to look at in every plan.
     """
     if wildcards.cohort == DEMO:
         return rules.make_demo.output.folder
@@ -219,7 +220,7 @@ def remarks_version(wildcards):
 def command_line(*targets):
     """How a page says that it was made."""
     files = [f"--configfile {shlex.quote(shown(path))}" for path in workflow.overwrite_configfiles]
-    changes = [shlex.quote(word) for word in workflow.config_settings.config_args]
+    changes = [shlex.quote(one) for one in workflow.config_settings.config_args]
     changes = ["--config", *changes] if changes else []
     return " ".join(["snakemake", *targets, "--cores all", *files, *changes])
 
