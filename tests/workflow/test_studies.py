@@ -147,11 +147,10 @@ def test_old_keys_of_the_configuration_are_told_the_new_ones():
 
 
 def test_old_targets_are_told_where_they_are(project):
-    for target in ("open-settings", "confirmation", "second-round", "linear-inputs"):
-        done = project.snakemake(target, "-n")
-        assert done.returncode == 1 and "Traceback" not in done.stdout
-        said = done.stdout[done.stdout.index("error: ") :]
-        assert said == f"error: the target '{target}' was {TARGETS[target]}\n"
-        configfile = TARGETS[target].split()[-1]
-        assert (project.folder / configfile).is_file()
-        assert project.snakemake(target, "-n", "--configfile", configfile).returncode == 0
+    done = project.snakemake("second-round", "-n")
+    assert done.returncode == 1 and "Traceback" not in done.stdout
+    said = done.stdout[done.stdout.index("error: ") :]
+    assert said == f"error: the target 'second-round' was {TARGETS['second-round']}\n"
+    for target in TARGETS.keys() - {"handover"}:
+        configfile = TARGETS[target].removesuffix(".yaml").split()[-1]
+        assert target in configuration(configfile).experiments
