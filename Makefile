@@ -66,11 +66,11 @@ bench: $(READY) ## time planning, training and their parts; results go to docs/b
 	    for name in planning extraction; do echo "== $$name"; \
 	        python "benchmarks/$$name.py" | tee "docs/benchmarks/$$name.md" || exit 1; done
 
-pages: $(READY) ## fill in docs/results again from its templates and the tables beside the pages
+pages: $(READY) ## make docs/configuration.md from the schemas, docs/results from templates and tables
+	@$(IN_VENV) python scripts/manual.py
 	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
 
-readme-picture: ## take the README's pictures from the last demo run
-	cp results/figures/main-loso.png docs/images/demo-unseen-sites.png
+readme-picture: ## take the picture of the method from the last demo run
 	cp results/figures/method.png docs/images/method.png
 
 clean: ## remove the environment and caches; results and data stay

@@ -18,12 +18,7 @@ from workflow.planning.runs import (
     resolved,
     summary_runs,
 )
-from workflow.planning.documents import (
-    document_files,
-    document_templates,
-    left_out,
-    templates_version,
-)
+from workflow.planning.documents import document_files, document_templates, templates_version
 from workflow.planning.files import shown
 from workflow.planning.handover import prepared_files
 from workflow.planning.outputs import (

@@ -25,24 +25,21 @@ def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
 
 def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
     ranked = unseen.sort_values("pooled_auc", ascending=False, kind="stable")
-    first = ranked.iloc[0]
-    ours = unseen[unseen["variant"] == OURS]
-    hero = ours.iloc[0] if len(ours) else first
-    linear = ranked[(ranked["group"] == "Linear") & (ranked["variant"] != hero["variant"])]
-    others = ranked[(ranked["group"] != "Linear") & (ranked["variant"] != hero["variant"])]
+    ours = ranked[ranked["variant"] == OURS]
+    hero = (ours if len(ours) else ranked).iloc[0]
+    rest = ranked[ranked["variant"] != hero["variant"]]
+    is_linear = rest["group"] == "Linear"
     parts = [
         f"{title}: on sites it has never seen, {hero['label']} reaches a pooled AUC of "
         f"{_interval(hero)} ({plural(int(hero['subjects']), 'subject')}, "
         f"{plural(int(hero['sites']), 'site')})"
     ]
-    for rest, kind in ((linear, "linear models"), (others, "other methods")):
-        if len(rest) == 1:
-            parts.append(f"{rest.iloc[0]['label']} reaches {_interval(rest.iloc[0])}")
-        elif len(rest):
-            best = rest.iloc[0]
-            parts.append(
-                f"the best of {len(rest)} {kind}, {best['label']}, reaches {_interval(best)}"
-            )
+    for rivals, kind in ((rest[is_linear], "linear models"), (rest[~is_linear], "other methods")):
+        if len(rivals):
+            best = rivals.iloc[0]
+            several = f"the best of {len(rivals)} {kind}, {best['label']},"
+            who = several if len(rivals) > 1 else best["label"]
+            parts.append(f"{who} reaches {_interval(best)}")
     sentences = ["; ".join(parts) + "."]
     if len(ranked) > 1:
         sentences.append(_winner(ranked, hero))
