@@ -27,7 +27,7 @@ def main() -> None:
     from brio_core.cohorts.cohort import read_participants
     from brio_core.cohorts.splits import read_split
     from brio_core.cohorts.stores import read_series
-    from brio_core.connectivity.reestimation import estimate_block_length, round_half_up
+    from brio_core.connectivity.block_length import estimate_block_length, round_half_up
     from brio_core.system.errors import BrioError
     from brio_core.system.files import write_json
     from brio_core.system.randomness import torch_generator

@@ -27,9 +27,6 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    parser.add_argument(
-        "--beside", type=int, default=0, help="other processes that train here, recorded there too"
-    )
     return parser.parse_args(words)
 
 
@@ -57,7 +54,6 @@ def main(words: Sequence[str] | None = None) -> None:
         code=arguments.code,
         compress_models=arguments.compress_models,
         memory_mb=arguments.memory_mb,
-        beside=arguments.beside,
     )
 
 

@@ -50,13 +50,8 @@ def run_cell(
     code: str = "",
     compress_models: bool = False,
     memory_mb: int | None = None,
-    beside: int = 0,
 ) -> None:
-    """Train every fold and write predictions.csv, history.csv, models.pt and meta.json.
-
-    ``beside`` other processes train on the same machine: it is written down, because times that
-    were taken beside others are longer.
-    """
+    """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
     started, begun = datetime.now(UTC), time.perf_counter()
     method = registry.find(params["method"])
     hyperparameters = method.Hyperparameters.of(
@@ -97,6 +92,7 @@ def run_cell(
         "group": params["group"],
         "seed": seed,
         "hyperparameters": params["hyperparameters"],
+        "search": params.get("search", {}),
         "split_checksum": split["checksum"],
         "inputs": input_checksums(cohort_dir, block_length_path),
         "code": code,
@@ -104,7 +100,6 @@ def run_cell(
         "device": device_name(chosen),
         "threads": torch.get_num_threads(),
         "group_size": group_size or len(folds),
-        "beside": beside,
         "parameters": _count_parameters(problem),
         "tries": [asdict(one) for one in tries],
         "folds": _fold_records(problem, results, training_seconds, len(tries)),

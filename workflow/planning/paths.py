@@ -37,7 +37,7 @@ class Paths:
         self.results = results
         self.overview = f"{results}/index.html"
         self.run_config = f"{results}/run_config.yaml"
-        self.handover = f"{results}/handover"
+        self.remote = f"{results}/remote"
 
     def cohort(self, cohort: str, file: str) -> str:
         """A file of a cohort."""

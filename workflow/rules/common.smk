@@ -20,7 +20,7 @@ from workflow.planning.runs import (
 )
 from workflow.planning.documents import document_files, document_templates, templates_version
 from workflow.planning.files import shown
-from workflow.planning.handover import prepared_files
+from workflow.planning.remote import prepared_files
 from workflow.planning.outputs import (
     TABLE_WORDS,
     data_files,

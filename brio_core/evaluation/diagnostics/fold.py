@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.connectivity.reestimation import round_half_up
+from brio_core.connectivity.block_length import round_half_up
 from brio_core.evaluation.diagnostics.factor_retention import factor_retention, factor_scores
 from brio_core.evaluation.diagnostics.predictive_variation import predictive_variation
 from brio_core.evaluation.diagnostics.propositions import contrast_stability, variational_form
