@@ -1,3 +1,3 @@
 """BRIO: brain networks whose evidence holds within a scan and across sites."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,7 +1,7 @@
 """Estimate the GPU hours of a configuration before anything of it was run.
 
 The seconds come from a table that benchmarks/methods.py printed, and are scaled by subjects, folds
-and epochs. Once cells have been trained, `snakemake -n` tells more, from their own times.
+and epochs. Once runs have been trained, `snakemake -n` tells more, from their own times.
 """
 
 import argparse
@@ -12,7 +12,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from brio_core.system.cli import run
-from brio_core.system.errors import BrioError
 from brio_core.system.versions import ROOT
 
 TIMES = ROOT / "docs" / "benchmarks" / "cuda-methods.md"
@@ -26,16 +25,12 @@ def main() -> None:
     parser.add_argument("--times", type=Path, default=TIMES, help="measured seconds (Markdown)")
     arguments = parser.parse_args()
 
-    from workflow.planning.configuration import load
-    from workflow.planning.files import ConfigurationError, read_yaml
+    from workflow.planning.files import read_yaml
     from workflow.planning.hours import read_times, report
+    from workflow.planning.loading import load
 
-    try:
-        config = read_yaml(arguments.configfile)
-        configuration = load(config, [arguments.configfile])
-        times = read_times(arguments.times)
-    except ConfigurationError as error:
-        raise BrioError(str(error)) from None
+    configuration = load(read_yaml(arguments.configfile), [arguments.configfile])
+    times = read_times(arguments.times)
     results = Path(configuration.config["results"])
     print(report(configuration, times, results, str(arguments.configfile)))
 

@@ -23,8 +23,10 @@ from brio_core.cohorts.splits import make_split, read_split
 from brio_core.cohorts.stores import Rois, read_fc, read_series, write_fc, write_series
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
-from workflow.planning import configuration
+from workflow.planning import loading
+from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError, read_yaml
+from workflow.planning.runs import resolved
 from workflow.planning.schema import check, schema
 
 pytestmark = pytest.mark.fuzz
@@ -129,7 +131,7 @@ def lab(tmp_path_factory):
 def in_lab(lab, monkeypatch):
     monkeypatch.chdir(lab.folder)
     # Only the main configuration is made up here; the files that it names are read once.
-    monkeypatch.setattr(configuration, "_read", functools.cache(configuration._read))
+    monkeypatch.setattr(loading, "_read", functools.cache(loading._read))
     return lab
 
 
@@ -137,12 +139,12 @@ def in_lab(lab, monkeypatch):
 @given(config=changed(CONFIG))
 def test_configurations(in_lab, config):
     try:
-        found = configuration.load(config)
+        found = loading.load(config)
     except ConfigurationError as error:
         assert str(error) and "\n" not in str(error)
         return
-    assert isinstance(found, configuration.Configuration)
-    assert yaml.safe_load(yaml.safe_dump(found.resolved()))["config"]["cohorts"]
+    assert isinstance(found, Configuration)
+    assert yaml.safe_load(yaml.safe_dump(resolved(found)))["config"]["cohorts"]
 
 
 @pytest.mark.parametrize("kind", ["dataset", "method", "experiment"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("Snakefile", "workflow", "config", "profiles", "envs", "scripts", "brio_core")
+PARTS = ("Snakefile", "workflow", "config", "studies", "profiles", "envs", "scripts", "brio_core")
 
 # Stands in for `python` in the shell commands of the rules: it writes the files that the program
 # would write, as far as rules and report care.

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from workflow.planning.assignments import merged, read_assignments
-from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
+from workflow.planning.loading import load
 from workflow.planning.schema import schema
 
 WORDS = (

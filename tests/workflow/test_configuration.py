@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.planning.configuration import load
 from workflow.planning.files import read_yaml
+from workflow.planning.loading import load
+from workflow.planning.runs import resolved as resolved_configuration
 from workflow.planning.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGS = ("config", "paper", "abide", "abide-cc200")
+STUDY = "studies/abide-cc200"
+CONFIGS = ("config", "paper", "abide", f"{STUDY}/config", f"{STUDY}/open-settings")
 FIVE_LINES = """\
 cohort: mine
 source: {kind: series, folder: mine, pattern: 'series/{subject}.tsv'}
@@ -23,7 +25,8 @@ rois: {expected: 100}
 
 
 def configuration(name: str = "config", **changes):
-    path = ROOT / "config" / f"{name}.yaml"
+    """A configuration of the repository; without a folder in its name, one of ``config``."""
+    path = ROOT / (f"{name}.yaml" if "/" in name else f"config/{name}.yaml")
     return load({**read_yaml(path), **changes}, [path], changes)
 
 
@@ -73,7 +76,7 @@ def test_settings_come_in_this_order(elsewhere):
         "mine",
         "method: mine\nlabel: M\ngroup: Ours\n"
         "presets: {common: {a: 1, b: 1, c: 1, d: 1, e: 1}, published: {b: 2, c: 2, d: 2, e: 2}}\n"
-        "variants: {mine-e5: {label: M5, settings: {e: 5}}}\n",
+        "variants: {mine-e5: {label: M5, hyperparameters: {e: 5}}}\n",
     )
     overrides = {"all": {"c": 3, "d": 3, "epochs": 7}, "mine": {"d": 4, "e": 4}}
     resolved = configuration(methods=["mine"], experiments=["main"], preset="published",
@@ -89,7 +92,7 @@ def test_settings_come_in_this_order(elsewhere):
 
 
 def test_the_resolved_configuration_can_be_written():
-    resolved = configuration("paper").resolved()
+    resolved = resolved_configuration(configuration("paper"))
     assert yaml.safe_load(yaml.safe_dump(resolved)) == resolved
     assert resolved["variants"]["brio-k16"]["hyperparameters"]["reestimates"] == 16
 

@@ -5,9 +5,9 @@ import pytest
 
 from brio_core.system.errors import BrioError
 from tests.tiny import make_lab
-from workflow.planning.configuration import load
 from workflow.planning.documents import document_files
 from workflow.planning.files import ConfigurationError
+from workflow.planning.loading import load
 from workflow.planning.paths import Paths
 
 PAGE = """# Demo
@@ -44,17 +44,19 @@ def test_a_document_needs_what_its_template_names_and_trains_nothing(after_demo)
 
 
 def test_the_document_on_abide_can_be_planned(project):
-    jobs = project.plan("document", "--configfile", "config/abide-cc200.yaml")
+    jobs = project.plan("document", "--configfile", "studies/abide-cc200/config.yaml")
     assert ("document",) in jobs and ("index",) not in jobs
     assert ("table", "presets") in jobs and ("figure", "diagnostics-abide-cc200") in jobs
     assert ("figure", "sites-abide-cc200") not in jobs, "it marks single subjects"
     words = ("experiments=[main]", "methods=[gcn,brio,linear-correlation]")
-    jobs = project.plan("document", "--configfile", "config/abide-cc200.yaml", "--config", *words)
+    jobs = project.plan(
+        "document", "--configfile", "studies/abide-cc200/config.yaml", "--config", *words
+    )
     assert ("table", "presets") not in jobs, "its section is left out"
 
 
 def test_the_document_on_open_settings_can_be_planned(project):
-    jobs = project.plan("document", "--configfile", "config/abide-cc200-settings.yaml")
+    jobs = project.plan("document", "--configfile", "studies/abide-cc200/open-settings.yaml")
     assert {("table", "open-settings"), ("table", "confirmation"), ("document",)} <= jobs
     trained = {job[3] for job in jobs if job[0] == "train"}
     assert all(name.startswith("brio") for name in trained), trained

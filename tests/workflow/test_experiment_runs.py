@@ -1,6 +1,6 @@
-"""Which cells experiments consist of, and which tables and figures are made of them."""
+"""Which runs experiments consist of, and which tables and figures are made of them."""
 
-from tests.workflow.test_configuration import configuration
+from tests.workflow.test_configuration import STUDY, configuration
 from workflow.planning.documents import document_files
 from workflow.planning.outputs import item, item_runs, output_inputs, output_names, planned
 from workflow.planning.paths import Paths
@@ -9,12 +9,12 @@ from workflow.planning.runs import canonical_variant, experiment_runs
 
 def test_cells_are_chosen_by_cohorts_methods_and_seeds():
     resolved = configuration(seeds=[3, 4], methods=["gcn", "brio", "linear-correlation"])
-    cells = experiment_runs(resolved, "main")
-    assert len(cells) == 2 * (2 * 2 + 1)
-    assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}
+    runs = experiment_runs(resolved, "main")
+    assert len(runs) == 2 * (2 * 2 + 1)
+    assert {run.seed for run in runs if run.variant == "linear-correlation"} == {3}
     permuted = experiment_runs(resolved, "permuted")
     assert len(permuted) == 5 * 3
-    assert {cell.seed for cell in permuted} == {3}
+    assert {run.seed for run in permuted} == {3}
 
 
 def test_variants_and_protocols_may_have_other_seeds():
@@ -23,8 +23,8 @@ def test_variants_and_protocols_may_have_other_seeds():
         resolved = configuration(seeds=[3, 4], methods=methods, variants="all", **words)
         found = {}
         for experiment in ("main", "ablations", "presets"):
-            for cell in experiment_runs(resolved, experiment):
-                found.setdefault((experiment, *cell[1:3]), []).append(cell.seed)
+            for run in experiment_runs(resolved, experiment):
+                found.setdefault((experiment, *run[1:3]), []).append(run.seed)
         return found
 
     usual = seeds()
@@ -47,18 +47,18 @@ def test_a_method_without_chance_has_one_cell_for_all_experiments():
         methods=["gcn", "linear-correlation"], seeds=[3, 4], experiment_seeds={"diagnostics": [4]},
         experiments=["main", "diagnostics"], protocol_seeds={"id": [9]},
     )  # fmt: skip
-    cells = {cell for name in ("main", "diagnostics") for cell in experiment_runs(resolved, name)}
-    assert {cell.seed for cell in cells if cell.variant == "linear-correlation"} == {3}
-    assert ("loso", "gcn", 4) in {cell[1:] for cell in cells}
+    runs = {run for name in ("main", "diagnostics") for run in experiment_runs(resolved, name)}
+    assert {run.seed for run in runs if run.variant == "linear-correlation"} == {3}
+    assert ("loso", "gcn", 4) in {run[1:4] for run in runs}
 
 
 def test_the_run_of_the_document_on_abide():
     """Three seeds of all, five of BRIO, one where sites were seen in training."""
-    resolved = configuration("abide-cc200")
-    cells = experiment_runs(resolved, "main")
-    unseen = [cell for cell in cells if cell.protocol == "loso"]
+    resolved = configuration(f"{STUDY}/config")
+    runs = experiment_runs(resolved, "main")
+    unseen = [run for run in runs if run.protocol == "loso"]
     assert len(unseen) == 16 * 3 + 5 + 4
-    assert len(cells) - len(unseen) == 17 + 4
+    assert len(runs) - len(unseen) == 17 + 4
     common = ["paper_vs_ours", "settings", "settings-others"]
     files = document_files(resolved, Paths("r"), common)
     assert "r/tables/presets.csv" in files["tables"] and "r/tables/presets.json" in files["printed"]
@@ -70,48 +70,45 @@ def test_the_run_of_the_document_on_abide():
 
 def test_sweeps_are_shortened_by_variants():
     resolved = configuration()
-    swept = {cell.variant for cell in experiment_runs(resolved, "sensitivity")}
+    swept = {run.variant for run in experiment_runs(resolved, "sensitivity")}
     assert swept == {"brio", "brio-k2", "brio-j2"}
     resolved = configuration(variants="all")
     assert len(experiment_runs(resolved, "sensitivity")) == 9
     resolved = configuration(variants=[], experiments=["main"])
-    assert {cell.variant for cell in experiment_runs(resolved, "ablations")} == {"brio"}
+    assert {run.variant for run in experiment_runs(resolved, "ablations")} == {"brio"}
 
 
-def test_the_linear_model_on_what_brio_is_given_needs_no_other_configuration():
-    resolved = configuration()
-    cells = experiment_runs(resolved, "linear-inputs")
-    assert {cell[1:] for cell in cells} == {
+def test_the_linear_model_on_what_brio_is_given():
+    resolved = configuration(f"{STUDY}/config", seeds=[0], more_seeds={})
+    runs = experiment_runs(resolved, "linear-inputs")
+    assert {run[1:4] for run in runs} == {
         ("loso", name, 0)
         for name in ("linear-correlation", "linear-support", "linear-descriptors", "brio")
     }
-    reads = [resolved.train_params(cell.variant)["hyperparameters"].get("reads") for cell in cells]
+    reads = [resolved.train_params(run.variant)["hyperparameters"].get("reads") for run in runs]
     assert sorted(filter(None, reads)) == ["descriptors", "edges", "support"]
 
 
 def test_a_variant_that_its_method_is_already_is_left_out():
     def found(experiment, **words):
-        cells = experiment_runs(configuration(variants="all", **words), experiment)
-        return {cell.variant for cell in cells}
+        runs = experiment_runs(configuration(f"{STUDY}/config", **words), experiment)
+        return {run.variant for run in runs}
 
     for experiment in ("open-settings", "confirmation"):
         usual = found(experiment)
         narrow = found(experiment, overrides={"brio": {"query_scale": 0.3}})
         assert {"brio", "brio-query0.3"} <= usual and "brio-query1" not in usual
         assert usual ^ narrow == {"brio-query0.3", "brio-query1"}, "and nothing else"
-    assert {cell.variant for cell in experiment_runs(configuration(), "confirmation")} == {
-        "brio", "brio-query0.3"
-    }, "the demo has both"  # fmt: skip
     other = {"brio": {"reestimates": 16}}
     assert found("sensitivity") - found("sensitivity", overrides=other) == {"brio-k16"}
     assert found("presets", preset="published") == found("presets"), "rows of every method stay"
 
 
 def test_the_second_look_at_a_setting_has_other_seeds_than_the_search():
-    resolved = configuration("abide-cc200-settings")
+    resolved = configuration(f"{STUDY}/open-settings")
     search, again = (experiment_runs(resolved, name) for name in ("open-settings", "confirmation"))
-    assert {cell.variant for cell in again} == {"brio", "brio-query1"}
-    assert {cell.seed for cell in again}.isdisjoint(cell.seed for cell in search)
+    assert {run.variant for run in again} == {"brio", "brio-query1"}
+    assert {run.seed for run in again}.isdisjoint(run.seed for run in search)
     assert resolved.train_params("brio")["hyperparameters"]["query_scale"] == 0.3, "where it began"
     shipped = configuration().train_params("brio")["hyperparameters"]
     assert (
@@ -121,13 +118,11 @@ def test_the_second_look_at_a_setting_has_other_seeds_than_the_search():
 
 
 def test_the_second_round_compares_with_the_setting_that_the_first_chose():
-    searched = configuration("abide-cc200-settings")
-    cells = experiment_runs(searched, "second-round")
+    searched = configuration(f"{STUDY}/open-settings")
+    runs = experiment_runs(searched, "second-round")
     reference = item(searched, "tables", "second-round")["reference"]
-    assert (
-        canonical_variant(searched, reference) == "brio-query1" in {cell.variant for cell in cells}
-    )
-    assert canonical_variant(configuration(), reference) == "brio", (
+    assert canonical_variant(searched, reference) == "brio-query1" in {run.variant for run in runs}
+    assert canonical_variant(configuration(f"{STUDY}/config"), reference) == "brio", (
         "which is what BRIO is by default"
     )
     assert canonical_variant(configuration(), "brio-k2") == "brio-k2"
@@ -139,14 +134,14 @@ def test_a_figure_per_cohort_shows_that_cohort():
     assert [name for name in names if name.startswith("diagnostics-")] == [
         f"diagnostics-{cohort}" for cohort in resolved.config["cohorts"]
     ]
-    cells = item_runs(resolved, "figures", "diagnostics-srpbs-aal116")
-    assert {cell.cohort for cell in cells} == {"srpbs-aal116"}
-    assert "linear-confounds" not in {cell.variant for cell in cells}, "nothing to diagnose"
+    runs = item_runs(resolved, "figures", "diagnostics-srpbs-aal116")
+    assert {run.cohort for run in runs} == {"srpbs-aal116"}
+    assert "linear-confounds" not in {run.variant for run in runs}, "nothing to diagnose"
     assert item(resolved, "figures", "diagnostics-srpbs-aal116")["title"].endswith(": SRPBS")
     inputs = output_inputs(resolved, Paths("results"), "figures", "diagnostics-srpbs-aal116")
     folders = inputs.pop("diagnostics")
     assert "results/diagnostics/srpbs-aal116/loso/brio/seed-0" in folders and not inputs
-    assert len(folders) == len(cells), "a folder for every cell"
+    assert len(folders) == len(runs), "a folder for every run"
 
 
 def test_what_cannot_be_diagnosed_is_not_called_missing():
@@ -157,11 +152,11 @@ def test_what_cannot_be_diagnosed_is_not_called_missing():
 
 def test_published_settings_are_a_variant_of_every_method_that_has_them():
     resolved = configuration("abide", methods=["gcn", "coral", "brio", "linear-tangent"])
-    cells = experiment_runs(resolved, "presets")
-    assert {cell.variant for cell in cells} == {
+    runs = experiment_runs(resolved, "presets")
+    assert {run.variant for run in runs} == {
         "gcn", "gcn-published", "coral", "coral-published", "brio", "linear-tangent"
     }  # fmt: skip
-    assert {cell.seed for cell in cells} == {0}
+    assert {run.seed for run in runs} == {0}
     params = resolved.train_params("gcn-published")
     published = resolved.methods["gcn"]["presets"]["published"]
     assert published.items() <= params["hyperparameters"].items()
@@ -173,7 +168,7 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
     def found(**words):
         methods = ["gcn", "coral", "brio", "linear-tangent"]
         resolved = configuration("abide", methods=methods, **words)
-        return resolved, {cell.variant for cell in experiment_runs(resolved, "equal-effort")}
+        return resolved, {run.variant for run in experiment_runs(resolved, "equal-effort")}
 
     resolved, usual = found()
     one_try = {"gcn", "coral", "brio", "linear-tangent"}

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.workflow.test_configuration import FIVE_LINES, configuration
-from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError, read_yaml
+from workflow.planning.loading import load
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,19 @@ from workflow.planning.files import ConfigurationError, read_yaml
         ({"experiments": ["mian"]}, "did you mean 'main'?"),
         (
             {"overrides": {"brioo": {}}},
-            "unknown method 'brioo' in 'overrides'; did you mean 'brio'",
+            "'overrides': unknown method 'brioo'; did you mean 'brio'",
         ),
-        ({"overrides": {"gcn": {"factors": 2}}}, "overrides.gcn: unknown setting 'factors'"),
-        ({"overrides": {"all": {"epoch": 2}}}, "overrides.all: unknown setting 'epoch'; did you"),
+        ({"overrides": {"gcn": {"factors": 2}}}, "overrides.gcn: unknown hyperparameter 'factors'"),
+        (
+            {"overrides": {"all": {"epoch": 2}}},
+            "overrides.all: unknown hyperparameter 'epoch'; did you",
+        ),
         ({"overrides": {"gcn": {"learning_rate": "1e-3"}}}, "it needs a point: 1.0e-4"),
         ({"overrides": {"gcn": {"epochs": 2.5}}}, "'epochs' must be like 200, not 2.5"),
         ({"overrides": {"gcn": {"dropout": 1.5}}}, "overrides.gcn: dropout is 1.5, but must be"),
         ({"overrides": {"all": {"batch_size": 0}}}, "batch_size is 0, but must be above 0"),
         ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
-        ({"variants": ["brio-k3"]}, "unknown variant 'brio-k3' in 'variants'; did you mean 'brio-"),
+        ({"variants": ["brio-k3"]}, "'variants': unknown variant 'brio-k3'; did you mean 'brio-"),
         ({"diagnostics": {"scan_fractions": [1.5]}}, "must be at most 1, not 1.5"),
     ],
 )
@@ -101,47 +104,46 @@ def test_broken_yaml_names_the_line(tmp_path):
             "methods",
             "mine",
             "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}, published: {b: 1}}\n",
-            "presets.published: unknown setting 'b'",
+            "presets.published: unknown hyperparameter 'b'",
         ),
         (
             "methods",
             "mine",
             "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
-            "variants: {brio-k2: {label: K, settings: {a: 2}}}\n",
+            "variants: {brio-k2: {label: K, hyperparameters: {a: 2}}}\n",
             "variant 'brio-k2' is also defined by method 'brio'",
         ),
         (
             "methods",
             "mine",
             "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
-            "variants: {mine-searched: {label: S, settings: {a: 2}}}\n",
+            "variants: {mine-searched: {label: S, hyperparameters: {a: 2}}}\n",
             "variant 'mine-searched' is also defined by method 'mine'",
         ),
-        ("experiments", "mine", "title: M\ncells: [{variants: [brio-k3]}]\n", "unknown variant"),
+        ("experiments", "mine", "title: M\nruns: [{variants: [brio-k3]}]\n", "unknown variant"),
         (
             "experiments",
             "mine",
-            "title: M\ncells: [{protocols: [lodo]}]\n",
-            "cells[0].protocols[0]",
+            "title: M\nruns: [{protocols: [lodo]}]\n",
+            "runs[0].protocols[0]",
         ),
-        ("experiments", "train", "title: M\ncells: [{}]\n", "is the name of a rule"),
         (
             "experiments",
             "mine",
-            "title: M\ncells: [{}]\noutputs: {tables: [{name: main-loso}]}\n",
+            "title: M\nruns: [{}]\noutputs: {tables: [{name: main-loso}]}\n",
             "'main-loso' in outputs.tables is also an output of experiment 'main'",
         ),
         (
             "experiments",
             "mine",
-            "title: M\ncells: [{}]\n"
+            "title: M\nruns: [{}]\n"
             "outputs: {tables: [{name: a, program: checkpoint_table, reference: brio-k3}]}\n",
             "unknown variant 'brio-k3'",
         ),
         (
             "experiments",
             "mine",
-            "title: M\ncells: [{}]\noutputs: {tables: [{name: a, reference: brio}]}\n",
+            "title: M\nruns: [{}]\noutputs: {tables: [{name: a, reference: brio}]}\n",
             "table 'a' has a 'reference', which only checkpoint_table takes; take it out",
         ),
         ("datasets", "demo", "cohort: demo\nsource: {kind: bids}\n", "key 'columns' is missing"),

@@ -9,10 +9,11 @@ import yaml
 
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.results_table import results_table
-from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
+from workflow.planning.loading import load
 from workflow.planning.outputs import planned
-from workflow.planning.runs import Cell, experiment_runs, summary_runs
+from workflow.planning.paths import Run
+from workflow.planning.runs import experiment_runs, summary_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTERNAL = {
@@ -41,11 +42,11 @@ def rules_of(jobs):
 def test_absent_cohorts_are_skipped_and_stay_in_the_tables():
     cohorts = ["demo", "abcd-aal116"]
     skipping = configuration(cohorts=cohorts, on_missing="skip", data_dir="nowhere")
-    assert {cell.cohort for cell in experiment_runs(skipping, "main")} == {"demo"}
+    assert {run.cohort for run in experiment_runs(skipping, "main")} == {"demo"}
     words = planned(skipping, "tables", "main-loso")
-    assert words["hyperparameters"] == [("demo", "loso"), ("abcd-aal116", "loso")]
+    assert words["pairs"] == [("demo", "loso"), ("abcd-aal116", "loso")]
     stopping = configuration(cohorts=cohorts, data_dir="nowhere")
-    assert {cell.cohort for cell in experiment_runs(stopping, "main")} == set(cohorts)
+    assert {run.cohort for run in experiment_runs(stopping, "main")} == set(cohorts)
     with pytest.raises(ConfigurationError, match="no cohort is left"):
         configuration(cohorts=cohorts[1:], on_missing="skip", data_dir="nowhere")
 
@@ -69,7 +70,7 @@ def test_the_tables_of_the_paper_have_its_methods_in_its_order():
         words = planned(paper, "tables", f"main-{protocol}")
         with open(ROOT / f"config/paper/table_{protocol}.csv", newline="") as stream:
             numbers = list(csv.DictReader(stream))
-        assert [cohort for cohort, _ in words["hyperparameters"]] == list(
+        assert [cohort for cohort, _ in words["pairs"]] == list(
             dict.fromkeys(row["setting"] for row in numbers)
         )
         gcn = next(one for one in words["variants"] if one["variant"] == "gcn")
@@ -95,8 +96,8 @@ def test_missing_data_say_that_they_can_be_skipped(project):
 def test_external_predictions_join_the_comparison_of_all_methods():
     resolved = configuration(external=EXTERNAL)
     assert resolved.config["external"]["theirs"]["group"] == "External predictions"
-    theirs = [cell for cell in summary_runs(resolved, "main", "demo", "loso") if "th" in cell[2]]
-    assert theirs == [Cell("demo", "loso", "theirs", 0), Cell("demo", "loso", "theirs", 1)]
+    theirs = [run for run in summary_runs(resolved, "main", "demo", "loso") if "th" in run[2]]
+    assert theirs == [Run("demo", "loso", "theirs", 0), Run("demo", "loso", "theirs", 1)]
     assert len(summary_runs(resolved, "main", "demo", "id")) == 2
     assert len(summary_runs(resolved, "ablations", "demo", "loso")) == 5, "BRIO's variants only"
 

@@ -13,19 +13,19 @@ SWEPT = (
     "j2",
     "block2x",
 )
-ALL_CELLS = {
+ALL_RUNS = {
     ("demo", protocol, variant, "0")
     for protocol in ("loso", "id")
     for variant in ("gcn", "brio", "linear-correlation")
 } | {("demo", "loso", f"brio-{name}", "0") for name in SWEPT}
 
 
-def cells_of(jobs, rule="train"):
+def runs_of(jobs, rule="train"):
     return {tuple(values) for name, *values in jobs if name == rule}
 
 
-def cells_with(method):
-    return {cell for cell in ALL_CELLS if cell[2].startswith(method)}
+def runs_with(method):
+    return {run for run in ALL_RUNS if run[2].startswith(method)}
 
 
 def rules_of(jobs):
@@ -65,24 +65,24 @@ def test_a_remark_on_a_setting_changes_the_page_about_settings(after_demo):
 def test_one_method_changes(after_demo, file, old, new, variant):
     after_demo.edit(file, old, new)
     jobs = after_demo.plan()
-    assert cells_of(jobs) == cells_with(variant)
+    assert runs_of(jobs) == runs_with(variant)
     assert rules_of(jobs) - SETTINGS == {"train"} | AFTER_TRAINING
-    # Other cells are not looked at again, unless by the code of BRIO's factors, which changed.
-    again = cells_of(jobs, "diagnose")
-    assert again < (ALL_CELLS if "brio/" in file else cells_with(variant))
+    # Other runs are not looked at again, unless by the code of BRIO's factors, which changed.
+    again = runs_of(jobs, "diagnose")
+    assert again < (ALL_RUNS if "brio/" in file else runs_with(variant))
 
 
 def test_shared_training_code_changes(after_demo):
     after_demo.append("brio_core/training/trainer.py", "\nCHANGED = 1\n")
     jobs = after_demo.plan()
-    assert cells_of(jobs) == ALL_CELLS
+    assert runs_of(jobs) == ALL_RUNS
     assert rules_of(jobs) == {"train"} | AFTER_TRAINING
 
 
 def test_code_of_everything_changes(after_demo):
     after_demo.append("brio_core/system/files.py", "\nCHANGED = 1\n")
     jobs = after_demo.plan()
-    assert cells_of(jobs) == ALL_CELLS
+    assert runs_of(jobs) == ALL_RUNS
     assert {"make_demo", "extract", "connect", "split", "blocklength"} <= rules_of(jobs)
 
 
@@ -111,10 +111,10 @@ def test_one_lost_prediction_reruns_its_cell_and_what_hangs_on_it(after_demo):
     folder = after_demo.folder / "results/runs/demo/loso/brio-k2/seed-0"
     (folder / "predictions.csv").unlink()
     jobs = after_demo.plan()
-    assert cells_of(jobs) == {("demo", "loso", "brio-k2", "0")}
-    assert cells_of(jobs, "summarise") == {("sensitivity", "demo", "loso")}
-    assert cells_of(jobs, "figure") == {("sensitivity",)}
-    assert not cells_of(jobs, "diagnose"), "K = 2 is not diagnosed"
+    assert runs_of(jobs) == {("demo", "loso", "brio-k2", "0")}
+    assert runs_of(jobs, "summarise") == {("sensitivity", "demo", "loso")}
+    assert runs_of(jobs, "figure") == {("sensitivity",)}
+    assert not runs_of(jobs, "diagnose"), "K = 2 is not diagnosed"
 
 
 def test_words_about_a_cohort_extract_nothing(after_demo):
@@ -131,7 +131,7 @@ def test_another_machine_retrains_nothing(after_demo):
 
 def test_a_new_seed_trains_only_its_cells(after_demo):
     after_demo.edit("config/config.yaml", "seeds: [0]", "seeds: [0, 1]")
-    trained = cells_of(after_demo.plan())
-    assert {cell[3] for cell in trained} == {"1"}
-    variants = {cell[2] for cell in ALL_CELLS} - {"linear-correlation"}
-    assert {cell[2] for cell in trained} == variants, "linear rows have no seeds"
+    trained = runs_of(after_demo.plan())
+    assert {run[3] for run in trained} == {"1"}
+    variants = {run[2] for run in ALL_RUNS} - {"linear-correlation"}
+    assert {run[2] for run in trained} == variants, "linear rows have no seeds"

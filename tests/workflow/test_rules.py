@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from brio_core.system.versions import _imports
-from workflow.planning.checks import RESERVED
 from workflow.planning.outputs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,9 +72,28 @@ def test_rules_run_commands_only(workflow_rules):
         assert not (rule.is_run or rule.is_script or rule.is_notebook or rule.is_checkpoint)
 
 
-def test_experiments_cannot_take_the_name_of_a_rule(workflow_rules):
-    experiments = {path.stem for path in (ROOT / "config/experiments").glob("*.yaml")}
-    assert {rule.name for rule in workflow_rules} - experiments == RESERVED
+def test_an_experiment_cannot_take_the_name_of_a_rule(project):
+    experiment = project.folder / "config/experiments/train.yaml"
+    experiment.write_text("title: T\nruns: [{}]\n")
+    said = project.snakemake("-n").stdout
+    place = "error: config/experiments/train.yaml"
+    assert said.endswith(f"{place}: 'train' is the name of a rule; rename the file\n")
+
+
+def test_planning_has_no_import_circle_and_starts_fast():
+    folder = ROOT / "workflow" / "planning"
+    waits_for = {
+        path: {other for other in _imports(path, ROOT) if other.parent == folder} - {path}
+        for path in folder.glob("*.py")
+    }
+    while waits_for:
+        done = {path for path, others in waits_for.items() if not others}
+        assert done, f"these import each other: {sorted(path.name for path in waits_for)}"
+        waits_for = {path: set(others) - done for path, others in waits_for.items() if others}
+    code = "import sys, workflow.planning.hooks, workflow.planning.loading; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert not {"torch", "pandas", "numpy", "scipy"} & set(done.stdout.split())
 
 
 def test_lint():

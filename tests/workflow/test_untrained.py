@@ -1,32 +1,32 @@
-"""A look at what there is: cells without results are neither trained nor shown."""
+"""A look at what there is: runs without results are neither trained nor shown."""
 
 import json
 
 import pytest
 
-from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
+from workflow.planning.loading import load
 from workflow.planning.outputs import item_runs, output_names
-from workflow.planning.paths import Paths
-from workflow.planning.runs import Cell, experiment_runs
+from workflow.planning.paths import Paths, Run
+from workflow.planning.runs import experiment_runs
 
 WORDS = {"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0, 1],
          "experiments": ["main", "diagnostics", "ablations"]}  # fmt: skip
 
 
 def finish(results, protocol: str, variant: str, seed: int) -> None:
-    """What a trained cell leaves behind, as far as planning looks at it."""
-    folder = results / Paths("").run(Cell("demo", protocol, variant, seed)).lstrip("/")
+    """What a trained run leaves behind, as far as planning looks at it."""
+    folder = results / Paths("").run(Run("demo", protocol, variant, seed)).lstrip("/")
     folder.mkdir(parents=True)
     for name in ("predictions.csv", "meta.json"):
         (folder / name).write_text("{}")
 
 
-def test_cells_without_results_are_left_out_and_stay_planned(tmp_path):
-    for cell in (("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)):
-        finish(tmp_path, *cell)
+def test_runs_without_results_are_left_out_and_stay_planned(tmp_path):
+    for run in (("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)):
+        finish(tmp_path, *run)
     found = load({**WORDS, "results": str(tmp_path), "untrained": "skip"})
-    assert [tuple(cell)[1:] for cell in experiment_runs(found, "main")] == [
+    assert [run[1:4] for run in experiment_runs(found, "main")] == [
         ("loso", "gcn", 0), ("loso", "brio", 0), ("loso", "brio", 1)
     ]  # fmt: skip
     # BRIO alone is no ablation, and nothing has been diagnosed.
@@ -52,7 +52,7 @@ def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
     found = load(words)
     assert "diagnostics" in found.config["experiments"]
     shown = item_runs(found, "figures", "diagnostics-demo")
-    assert [cell.variant for cell in shown] == ["brio"], "the other cell is not diagnosed yet"
+    assert [run.variant for run in shown] == ["brio"], "the other run is not diagnosed yet"
 
 
 def test_nothing_at_all_is_said(tmp_path):

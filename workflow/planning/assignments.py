@@ -1,4 +1,4 @@
-"""Read the words of ``--config`` as the same lines of a configuration file would be read.
+"""Read what follows ``--config`` as the same lines of a configuration file would be read.
 
 Snakemake's own reading leaves numbers inside lists and mappings as text, and takes a folder called
 2024_01 for the number 202401.
@@ -13,11 +13,11 @@ from workflow.planning.files import ConfigurationError, Loader
 TEXT = "tag:yaml.org,2002:str"
 
 
-def read_assignments(words: Iterable[str], rules: dict) -> dict:
-    """The mapping that ``key=value`` words stand for; ``rules`` say where text is wanted."""
+def read_assignments(assignments: Iterable[str], rules: dict) -> dict:
+    """The mapping that arguments ``key=value`` stand for; ``rules`` say where text is wanted."""
     values: dict = {}
-    for word in words:
-        key, _, text = word.partition("=")
+    for assignment in assignments:
+        key, _, text = assignment.partition("=")
         # Like Snakemake, which sees through quotes that reach it.
         text = text.strip("'\"")
         try:

@@ -1,178 +1,164 @@
-"""Mistakes that a schema cannot see, because they lie between two files."""
+"""Mistakes that a schema cannot see, because they lie between two files.
 
-from typing import TYPE_CHECKING
+Every check yields sentences; the first one of all is told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 
 from brio_core.methods.hyperparameters import check_ranges
 from brio_core.system.errors import BrioError
-from workflow.planning.files import ConfigurationError, find, names, shown
-from workflow.planning.runs import experiment_runs, published_variant, searched_variant
+from workflow.planning.configuration import Configuration, published_variant, searched_variant
+from workflow.planning.files import ConfigurationError, names, shown
+from workflow.planning.renames import HYPERPARAMETERS
+from workflow.planning.runs import experiment_runs
 from workflow.planning.schema import suggestion
 
-if TYPE_CHECKING:
-    from workflow.planning.configuration import Configuration
-
-# Targets and rules that an experiment, which is a target itself, must not be called like.
-RESERVED = frozenset({
-    "all", "demo", "paper", "tables", "figures", "overview", "make_demo", "candidates", "extract",
-    "assemble", "connect", "site_profile", "data", "split", "blocklength", "train", "diagnose",
-    "summarise", "table", "figure", "index", "export", "adopt", "settings", "paper_vs_ours",
-    "remote", "document",
-})  # fmt: skip
+Where = Callable[[str], str]
 
 
-def check_methods(configuration: "Configuration") -> None:
-    """Presets and variants may change only what ``presets.common`` states."""
-    own_names = (str, published_variant, searched_variant)
-    owner = {own(name): name for name in configuration.methods for own in own_names}
-    for name, method in configuration.methods.items():
-        where = shown(find("methods", name))
-        common = method["presets"]["common"]
-        for preset, values in method["presets"].items():
-            _check_hyperparameters(values, common, f"{where}: presets.{preset}")
-        for key, values in method["search"].items():
-            for value in values:
-                _check_hyperparameters({key: value}, common, f"{where}: search")
-        for variant, change in method["variants"].items():
-            _check_hyperparameters(
-                change["hyperparameters"], common, f"{where}: variants.{variant}.hyperparameters"
-            )
-            if variant in owner:
-                raise ConfigurationError(
-                    f"{where}: variant {variant!r} is also defined by method {owner[variant]!r}"
-                )
-            owner[variant] = name
+def check_files(configuration: Configuration, where: Where) -> None:
+    """Raise the first mistake; ``where`` names the place which a key comes from."""
+    for check in (_names, _external, _hyperparameters, _variants, _experiments):
+        for problem in check(configuration, where):
+            raise ConfigurationError(problem)
 
 
-def check_overrides(configuration: "Configuration", where: str) -> None:
-    """Overrides must name a method and settings that it has."""
-    commons = {name: method["presets"]["common"] for name, method in configuration.methods.items()}
-    for method, values in configuration.config["overrides"].items():
-        if method == "all":
-            common = {key: value for each in commons.values() for key, value in each.items()}
-        elif method in commons:
-            common = commons[method]
-        else:
-            raise ConfigurationError(
-                f"{where}: unknown method {method!r} in 'overrides'{suggestion(method, commons)}"
-            )
-        _check_hyperparameters(values, common, f"{where}: overrides.{method}")
-
-
-def check_skipped(configuration: "Configuration", where: str) -> None:
-    """Something must be left when what is missing is skipped."""
+def check_runs(configuration: Configuration, where: Where) -> None:
+    """Something must be left to run, in all and in every experiment."""
     cohorts = configuration.config["cohorts"]
     if configuration.skipped.issuperset(cohorts):
         raise ConfigurationError(
-            f"{where}: with 'on_missing: skip' no cohort is left, the data of "
+            f"{where('on_missing')}: with 'on_missing: skip' no cohort is left, the data of "
             f"{', '.join(cohorts)} are not there"
         )
+    for name in configuration.config["experiments"]:
+        if not experiment_runs(configuration, name):
+            raise ConfigurationError(
+                f"{where('experiments')}: experiment {name!r} has nothing to run with these cohorts"
+                " and methods; take it out of 'experiments'"
+            )
 
 
-def check_external(configuration: "Configuration", where: str) -> None:
+def _unknown(words: str | Iterable[str], known: Iterable[str], what: str, place: str) -> Iterator:
+    """A sentence for every word of a list that is not known; a single word, as 'all', is."""
+    for word in () if isinstance(words, str) else words:
+        if word not in known:
+            yield f"{place}: unknown {what} {word!r}{suggestion(word, known)}"
+
+
+def _names(configuration: Configuration, where: Where) -> Iterator[str]:
+    """Methods, variants and experiments that the configuration names must exist."""
+    config, variants = configuration.config, configuration.variants
+    for key, known, what in (
+        ("overrides", ["all", *configuration.methods], "method"),
+        ("variants", variants, "variant"),
+        ("more_seeds", variants, "variant"),
+        ("experiment_seeds", configuration.experiments, "experiment"),
+    ):
+        yield from _unknown(config[key], known, what, f"{where(key)}: {key!r}")
+    for variant, seeds in config["more_seeds"].items():
+        for seed in seeds:
+            if seed in config["seeds"]:
+                place = where("more_seeds")
+                yield f"{place}: 'more_seeds.{variant}' repeats {seed}, which is one of 'seeds'"
+
+
+def _external(configuration: Configuration, where: Where) -> Iterator[str]:
     """External predictions need names and cohorts that fit the rest."""
     for name, method in configuration.config["external"].items():
+        place = f"{where('external')}: 'external.{name}'"
         if name in configuration.variants:
-            raise ConfigurationError(
-                f"{where}: 'external.{name}' is called like a variant of config/methods; rename it"
-            )
-        seen = set()
-        for entry in method["predictions"]:
-            cohort, pair = entry["cohort"], (entry["cohort"], entry["protocol"])
-            if cohort not in configuration.datasets:
-                raise ConfigurationError(
-                    f"{where}: unknown cohort {cohort!r} in 'external.{name}'"
-                    f"{suggestion(cohort, configuration.datasets)}"
-                )
-            if pair in seen:
-                raise ConfigurationError(
-                    f"{where}: 'external.{name}' names {cohort!r} with {entry['protocol']!r} twice"
-                    "; list all files in one entry"
-                )
-            seen.add(pair)
+            yield f"{place} is called like a variant of config/methods; rename it"
+        entries = method["predictions"]
+        cohorts = [entry["cohort"] for entry in entries]
+        yield from _unknown(cohorts, configuration.datasets, "cohort", place)
+        pairs = [(entry["cohort"], entry["protocol"]) for entry in entries]
+        for cohort, protocol in pairs:
+            if pairs.count((cohort, protocol)) > 1:
+                once = "list all files in one entry"
+                yield f"{place} names {cohort!r} with {protocol!r} twice; {once}"
 
 
-def _check_hyperparameters(values: dict, common: dict, where: str) -> None:
+def _hyperparameters(configuration: Configuration, where: Where) -> Iterator[str]:
+    """Only what ``presets.common`` of a method states may be changed, to values like those."""
+    commons = {name: method["presets"]["common"] for name, method in configuration.methods.items()}
+    for name, method in configuration.methods.items():
+        place, common = shown(configuration.find("methods", name)), commons[name]
+        for preset, values in method["presets"].items():
+            yield from _changes(values, common, f"{place}: presets.{preset}")
+        for key, values in method["search"].items():
+            for value in values:
+                yield from _changes({key: value}, common, f"{place}: search")
+    everything = {key: value for common in commons.values() for key, value in common.items()}
+    for method, values in configuration.config["overrides"].items():
+        common = everything if method == "all" else commons[method]
+        yield from _changes(values, common, f"{where('overrides')}: overrides.{method}")
+
+
+def _changes(values: dict, common: dict, place: str) -> Iterator[str]:
     for key, value in values.items():
+        if key in HYPERPARAMETERS:
+            yield f"{place}: {key!r} was renamed to {HYPERPARAMETERS[key]!r}"
         if key not in common:
-            raise ConfigurationError(
-                f"{where}: unknown hyperparameter {key!r}{suggestion(key, common)}"
-            )
+            yield f"{place}: unknown hyperparameter {key!r}{suggestion(key, common)}"
+            continue
         wanted = type(common[key])
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             hint = "; with an exponent it needs a point: 1.0e-4" if wanted is float else ""
-            raise ConfigurationError(
-                f"{where}: {key!r} must be like {common[key]!r}, not {value!r}{hint}"
-            )
+            yield f"{place}: {key!r} must be like {common[key]!r}, not {value!r}{hint}"
     try:
-        check_ranges(values, where)
+        check_ranges(values, place)
     except BrioError as error:
-        raise ConfigurationError(str(error)) from None
+        yield str(error)
 
 
-def check_variants(configuration: "Configuration", where: str) -> None:
-    """The configuration may allow only variants that there are."""
-    words = configuration.config["variants"]
-    for word in words if isinstance(words, list) else ():
-        if word not in configuration.variants:
-            raise ConfigurationError(
-                f"{where}: unknown variant {word!r} in 'variants'"
-                f"{suggestion(word, configuration.variants)}"
-            )
+def _variants(configuration: Configuration, where: Where) -> Iterator[str]:
+    """Variants of methods and experiments need names of their own, and a method that exists."""
+    own_names = (str, published_variant, searched_variant)
+    owner = {own(name): f"method {name!r}" for name in configuration.methods for own in own_names}
+    definitions = {"methods": configuration.methods, "experiments": configuration.experiments}
+    for kind, files in definitions.items():
+        for name, content in files.items():
+            place = shown(configuration.find(kind, name))
+            for variant, change in content["variants"].items():
+                method = change.get("method", name)
+                yield from _unknown([method], configuration.methods, "method", place)
+                if variant in owner:
+                    yield f"{place}: variant {variant!r} is also defined by {owner[variant]}"
+                owner[variant] = f"{kind[:-1]} {name!r}"
+                common = configuration.methods[method]["presets"]["common"]
+                key = f"variants.{variant}.hyperparameters"
+                yield from _changes(change["hyperparameters"], common, f"{place}: {key}")
 
 
-def check_seeds(configuration: "Configuration", where: str) -> None:
-    """Seeds belong to variants and experiments that there are; further ones must be others."""
-    settings = configuration.config
-    known, what = configuration.experiments, "'experiment_seeds': unknown experiment"
-    _check_words(list(settings["experiment_seeds"]), known, f"{where}: {what}")
-    for variant, seeds in settings["more_seeds"].items():
-        _check_words([variant], configuration.variants, f"{where}: 'more_seeds': unknown variant")
-        for seed in seeds:
-            if seed in settings["seeds"]:
-                raise ConfigurationError(
-                    f"{where}: 'more_seeds.{variant}' repeats {seed}, which is one of 'seeds'"
-                )
-
-
-def check_experiments(configuration: "Configuration", where: str) -> None:
-    """Experiments must name known things, have outputs of their own, and something to run."""
+def _experiments(configuration: Configuration, where: Where) -> Iterator[str]:
+    """Experiments must name known things and have outputs of their own."""
     owner: dict[tuple[str, str], str] = {}
+    variants, cohorts = configuration.variants, names("datasets", configuration.folders)
     for name, experiment in configuration.experiments.items():
-        place = shown(find("experiments", name))
-        if name in RESERVED:
-            raise ConfigurationError(f"{place}: {name!r} is the name of a rule; rename the file")
+        place = shown(configuration.find("experiments", name))
         for entry in experiment["runs"]:
-            _check_words(entry["variants"], configuration.variants, f"{place}: unknown variant")
-            _check_words(entry["cohorts"], names("datasets"), f"{place}: unknown cohort")
+            yield from _unknown(entry["variants"], variants, "variant", place)
+            yield from _unknown(entry["cohorts"], cohorts, "cohort", place)
         for kind, items in experiment["outputs"].items():
             for item in items:
                 other = owner.setdefault((kind, item["name"]), name)
                 if other != name:
-                    raise ConfigurationError(
+                    yield (
                         f"{place}: {item['name']!r} in outputs.{kind} is also an output of "
                         f"experiment {other!r}"
                     )
-                named = [*item.get("variants", []), *_reference(item, place)]
-                _check_words(named, configuration.variants, f"{place}: unknown variant")
-    for name in configuration.config["experiments"]:
-        if not experiment_runs(configuration, name):
-            raise ConfigurationError(
-                f"{where}: experiment {name!r} has nothing to run with these cohorts and methods; "
-                "take it out of 'experiments'"
-            )
+                yield from _unknown(item.get("variants", ()), variants, "variant", place)
+                yield from _reference(item, variants, place)
 
 
-def _reference(item: dict, place: str) -> list[str]:
-    """The variant that a table compares others with, if it names one."""
-    if "reference" in item and item["program"] != "checkpoint_table":
-        raise ConfigurationError(
-            f"{place}: table {item['name']!r} has a 'reference', which only checkpoint_table "
-            "takes; take it out"
+def _reference(item: dict, variants: dict, place: str) -> Iterator[str]:
+    """The variant that a table compares others with must exist, and the table must do so."""
+    if "reference" not in item:
+        return
+    yield from _unknown([item["reference"]], variants, "variant", place)
+    if item["program"] != "checkpoint_table":
+        yield (
+            f"{place}: table {item['name']!r} has a 'reference', which only checkpoint_table takes"
+            "; take it out"
         )
-    return [item["reference"]] if "reference" in item else []
-
-
-def _check_words(words: str | list, known, problem: str) -> None:
-    for word in words if isinstance(words, list) else ():
-        if word not in known:
-            raise ConfigurationError(f"{problem} {word!r}{suggestion(word, known)}")

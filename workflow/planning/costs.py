@@ -4,13 +4,11 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from workflow.planning.configuration import Configuration
+from workflow.planning.configuration import Configuration
 
 
-def print_costs(workflow, configuration: "Configuration", results: Path) -> None:
+def print_costs(workflow, configuration: Configuration, results: Path) -> None:
     """Print the cost of the plan that a dry run has made; nothing if it has failed."""
     if workflow.scheduler is None:
         return
@@ -33,14 +31,15 @@ def report(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) 
     ]
     if not runs:
         return lines
-    seconds, size = measured(results)
-    known = [(estimate(seconds, run), estimate(size, run)) for run in runs]
-    known = [pair for pair in known if pair[0] is not None]
+    means = measured(results)
+    # From the same method on the same cohort, else from the method on other cohorts.
+    known = [means.get(run, means.get(run[1])) for run in runs]
+    known = [cost for cost in known if cost]
     if not known:
         return [*lines, "  time, disk      not known before the first runs have been trained"]
     unknown = len(runs) - len(known)
     rest = f", and {unknown:,} runs of methods that were never timed" if unknown else ""
-    took, disk = sum(pair[0] for pair in known), sum(pair[1] for pair in known)
+    took, disk = map(sum, zip(*known))
     return [
         *lines,
         f"  training time   about {duration(took)} one after the other{rest}",
@@ -53,26 +52,17 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:,.1f} hours" if seconds >= 5400 else f"{seconds / 60:,.1f} minutes"
 
 
-def measured(results: Path) -> tuple[dict, dict]:
+def measured(results: Path) -> dict[str | tuple[str, str], tuple[float, float]]:
     """Mean seconds and bytes of finished runs by (cohort, method) and by method."""
-    seconds, size = defaultdict(list), defaultdict(list)
+    found = defaultdict(list)
     for path in results.glob("runs/*/*/*/seed-*/meta.json"):
         try:
             meta = json.loads(path.read_text(encoding="utf-8"))
-            keys = [(meta["cohort"], meta["method"]), meta["method"]]
-            took = float(meta["seconds"])
             used = sum(file.stat().st_size for file in path.parent.iterdir() if file.is_file())
+            cost = (float(meta["seconds"]), used)
+            keys = ((meta["cohort"], meta["method"]), meta["method"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
         for key in keys:
-            seconds[key].append(took)
-            size[key].append(used)
-    return (
-        {key: mean(values) for key, values in seconds.items()},
-        {key: mean(values) for key, values in size.items()},
-    )
-
-
-def estimate(values: dict, run: tuple[str, str]) -> float | None:
-    """From the same method on the same cohort, else from the method on other cohorts."""
-    return values.get(run, values.get(run[1]))
+            found[key].append(cost)
+    return {key: tuple(map(mean, zip(*costs))) for key, costs in found.items()}

@@ -2,32 +2,30 @@
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from workflow.planning.files import ConfigurationError, find, shown
+from workflow.planning.configuration import Configuration
+from workflow.planning.files import ConfigurationError, shown
 from workflow.planning.outputs import item, output_names
-
-if TYPE_CHECKING:
-    from workflow.planning.configuration import Configuration
-    from workflow.planning.paths import Paths
+from workflow.planning.paths import Paths
 
 # Programs of figures that mark single subjects; documents are for everybody.
 SHOWS_SUBJECTS = {"sites"}
 
 
-def document_templates(configuration: "Configuration") -> list[Path]:
+def document_templates(configuration: Configuration) -> list[Path]:
     """The templates of a configuration's documents."""
-    return [find("documents", name) for name in configuration.config["documents"]]
+    names = configuration.config["documents"]
+    return [configuration.find("documents", name) for name in names]
 
 
-def templates_version(configuration: "Configuration") -> str:
+def templates_version(configuration: Configuration) -> str:
     """Changes with the text of a template."""
     texts = [path.read_bytes() for path in document_templates(configuration)]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 
 
 def document_files(
-    configuration: "Configuration", paths: "Paths", common_tables: list[str]
+    configuration: Configuration, paths: Paths, common_tables: list[str]
 ) -> dict[str, list[str]]:
     """What the documents are made of: tables, also as the page reads them, and figures."""
     # Only this target reads templates; all others start without Jinja2.

@@ -1,14 +1,16 @@
 """Read the YAML files of the configuration."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
+from brio_core.system.errors import BrioError
+
 ROOT = Path(__file__).resolve().parents[2]
-ENDINGS = {"documents": ".md"}
 
 
-class ConfigurationError(Exception):
+class ConfigurationError(BrioError):
     """A mistake in the configuration: one sentence with the file, the key and the remedy."""
 
 
@@ -51,26 +53,28 @@ def shown(path: Path) -> str:
     return str(path)
 
 
-def folders() -> tuple[Path, ...]:
-    """Where configuration is looked for: beside the results first, then in the repository."""
-    return tuple(dict.fromkeys((Path.cwd() / "config", ROOT / "config")))
+def folders(configfiles: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """Where files are looked for: beside the configuration (a study), the results, the repository.
+
+    Of several configuration files the last comes first, as it does for keys.
+    """
+    usual = (Path.cwd() / "config", ROOT / "config")
+    beside = [Path(file).absolute().parent for file in reversed(configfiles)]
+    return tuple(dict.fromkeys([*(folder for folder in beside if folder not in usual), *usual]))
 
 
-def find(kind: str, name: str) -> Path | None:
+def find(kind: str, name: str, places: Iterable[Path]) -> Path | None:
     """The file of a dataset, method, experiment or document; ``kind`` is the name of its folder."""
-    for folder in folders():
-        path = folder / kind / f"{name}{ending(kind)}"
-        if path.is_file():
-            return path
-    return None
+    paths = (folder / kind / f"{name}{ending(kind)}" for folder in places)
+    return next((path for path in paths if path.is_file()), None)
 
 
-def names(kind: str) -> list[str]:
+def names(kind: str, places: Iterable[Path]) -> list[str]:
     """All datasets, methods, experiments or documents that have a file."""
-    files = [path for folder in folders() for path in (folder / kind).glob(f"*{ending(kind)}")]
+    files = [path for folder in places for path in (folder / kind).glob(f"*{ending(kind)}")]
     return sorted({path.stem for path in files})
 
 
 def ending(kind: str) -> str:
     """How the names of a kind of files end; documents are prose."""
-    return ENDINGS.get(kind, ".yaml")
+    return ".md" if kind == "documents" else ".yaml"

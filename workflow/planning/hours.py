@@ -7,17 +7,15 @@ changes are left out of account.
 import csv
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from brio_core.system.versions import ROOT
+from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError
-from workflow.planning.runs import Run, experiment_runs
-
-if TYPE_CHECKING:
-    from workflow.planning.configuration import Configuration
+from workflow.planning.paths import Run
+from workflow.planning.runs import experiment_runs
 
 PAPER = ROOT / "config" / "paper" / "table_datasets.csv"
 # Row of the table of times with what every run takes beside training in a warm process.
@@ -36,28 +34,21 @@ class Size(NamedTuple):
         return self.subjects * (ID_FOLDS if protocol == "id" else self.sites)
 
 
-@dataclass(frozen=True)
-class Times:
-    """What benchmarks/methods.py printed: seconds and epochs by method and settings tried."""
+class Times(NamedTuple):
+    """What benchmarks/methods.py printed: seconds and epochs by method and number of tries."""
 
     machine: str
     measured: Size
     rows: dict[tuple[str, int], tuple[float, int]]
 
-    @property
-    def start(self) -> float:
-        """Seconds of a run beside its training."""
-        return self.rows.get((START, 1), (0.0, 0))[0]
-
-    def training(self, method: str, tried: int, epochs: int) -> float | None:
-        """Seconds on the cohort that was measured; None for a method that was not."""
-        times = 1
-        if (method, tried) not in self.rows:
-            times, tried = tried, 1
-        if (method, tried) not in self.rows:
+    def run(self, method: str, tried: int, epochs: int, share: float) -> float | None:
+        """Seconds of a run with a ``share`` of the work that was measured; None if none was."""
+        alone = (method, tried) not in self.rows
+        seconds, measured = self.rows.get((method, 1 if alone else tried), (0.0, 0))
+        if not measured:
             return None
-        seconds, measured = self.rows[method, tried]
-        return times * seconds * epochs / measured
+        training = (tried if alone else 1) * seconds * epochs / measured
+        return training * share + self.rows.get((START, 1), (0.0, 0))[0]
 
 
 def read_times(path: Path) -> Times:
@@ -67,7 +58,8 @@ def read_times(path: Path) -> Times:
         machine, _, about = lines[0].partition("; ")
         size = re.search(r"([\d,]+) subjects, (\d+) sites", about)
         measured = Size(int(size[1].replace(",", "")), int(size[2]))
-        header, _, *table = [_cells(line) for line in lines if line.startswith("|")]
+        table = [line.strip("|").split("|") for line in lines if line.startswith("|")]
+        header, _, *table = [[text.strip() for text in line] for line in table]
         rows = {}
         for line in table:
             row = dict(zip(header, line))
@@ -78,10 +70,6 @@ def read_times(path: Path) -> Times:
             f"{path} is no table of benchmarks/methods.py ({error}); print one with that program"
         ) from None
     return Times(machine, measured, rows)
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def cohort_size(cohort: str, results: Path) -> Size | None:
@@ -98,56 +86,47 @@ def cohort_size(cohort: str, results: Path) -> Size | None:
     return None
 
 
-@dataclass
-class Estimate:
-    """Cells and seconds by cohort and by experiment, and what could not be counted."""
+def estimate(
+    configuration: Configuration, times: Times, results: Path
+) -> tuple[dict[str, list[float]], set[str]]:
+    """Seconds of every run by cohort and by experiment, and methods and cohorts not known.
 
-    runs: dict[str, int]
-    seconds: dict[str, float]
-    unknown: set[str]
-
-
-def estimate(configuration: "Configuration", times: Times, results: Path) -> Estimate:
-    """A run of several experiments is counted with the first."""
-    found = Estimate(defaultdict(int), defaultdict(float), set())
+    A run of several experiments is counted with the first.
+    """
+    found, unknown = defaultdict(list), set()
     sizes = {name: cohort_size(name, results) for name in configuration.config["cohorts"]}
-    seen: set[Run] = set()
+    first: dict[Run, str] = {}
     for experiment in configuration.config["experiments"]:
         for run in experiment_runs(configuration, experiment):
-            if run in seen or not configuration.method_of(run.variant)["gpu"]:
-                continue
-            seen.add(run)
-            params = configuration.train_params(run.variant)
-            tried = prod(map(len, params["search"].values()))
-            seconds = times.training(
-                params["method"], tried, params["hyperparameters"].get("epochs", 0)
-            )
-            size = sizes[run.cohort]
-            if seconds is None or size is None:
-                found.unknown.add(params["method"] if size else run.cohort)
-                continue
-            share = size.work(run.protocol) / times.measured.work("loso")
-            for key in (run.cohort, experiment):
-                found.runs[key] += 1
-                found.seconds[key] += seconds * share + times.start
-    return found
+            first.setdefault(run, experiment)
+    for run, experiment in first.items():
+        if not configuration.method_of(run.variant)["gpu"]:
+            continue
+        size, params = sizes[run.cohort], configuration.train_params(run.variant)
+        share = size.work(run.protocol) / times.measured.work("loso") if size else 0.0
+        tried = prod(map(len, params["search"].values()))
+        epochs = params["hyperparameters"].get("epochs", 0)
+        seconds = times.run(params["method"], tried, epochs, share)
+        if size is None or seconds is None:
+            unknown.add(params["method"] if size else run.cohort)
+            continue
+        for key in (run.cohort, experiment):
+            found[key].append(seconds)
+    return found, unknown
 
 
-def report(configuration: "Configuration", times: Times, results: Path, title: str) -> str:
+def report(configuration: Configuration, times: Times, results: Path, title: str) -> str:
     """The estimate as Markdown."""
-    found = estimate(configuration, times, results)
-    lines = [f"{title}: GPU hours on one {times.machine}; an estimate", ""]
+    found, unknown = estimate(configuration, times, results)
+    lines = [f"{title}: GPU hours on one {times.machine}; an estimate"]
     for kind in ("experiments", "cohorts"):
-        names = [name for name in configuration.config[kind] if found.runs[name]]
-        lines += [f"| {kind[:-1]} | runs | GPU hours |", "| --- | --- | --- |"]
-        lines += [_row(name, found.runs[name], found.seconds[name]) for name in names]
-        runs, seconds = (sum(of[name] for name in names) for of in (found.runs, found.seconds))
-        lines += [_row("all", runs, seconds), ""]
-    if found.unknown:
-        names = ", ".join(sorted(found.unknown))
-        lines += [f"Not counted, because their time or size is not known: {names}.", ""]
-    return "\n".join(lines[:-1])
-
-
-def _row(name: str, runs: int, seconds: float) -> str:
-    return f"| {name} | {runs:,} | {seconds / 3600:.1f} |"
+        rows = {name: found[name] for name in configuration.config[kind] if found[name]}
+        rows["all"] = [seconds for row in rows.values() for seconds in row]
+        lines += ["", f"| {kind[:-1]} | runs | GPU hours |", "| --- | --- | --- |"]
+        lines += [
+            f"| {name} | {len(row):,} | {sum(row) / 3600:.1f} |" for name, row in rows.items()
+        ]
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        lines += ["", f"Not counted, because their time or size is not known: {names}."]
+    return "\n".join(lines)

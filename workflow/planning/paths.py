@@ -1,10 +1,33 @@
-"""Where files are; the rules and their input functions agree through this module."""
+"""What a run is called, and where files are; rules and their input functions agree through this."""
 
-from workflow.planning.runs import Run
+from typing import NamedTuple
 
-COHORT_FILES = ("participants.tsv", "inclusion.tsv", "series.h5", "fc.h5")
 TABLE_FORMATS = ("csv", "md", "tex", "json")
 FIGURE_FORMATS = ("pdf", "png")
+
+
+class Run(NamedTuple):
+    """One training, which holds all folds of its protocol.
+
+    The last three fields are reserved. A further one needs a default, and a run that has the
+    default keeps its folder.
+    """
+
+    cohort: str
+    protocol: str
+    variant: str
+    seed: int
+    ring: int = 0
+    draw: int = 0
+    connectivity: str = "fisher-z"
+
+    @property
+    def folder(self) -> str:
+        """Its folder below ``runs`` and ``diagnostics``."""
+        defaults = self._field_defaults
+        others = [name for name in defaults if getattr(self, name) != defaults[name]]
+        suffix = "".join(f"-{name}-{getattr(self, name)}" for name in others)
+        return f"{self.cohort}/{self.protocol}/{self.variant}/seed-{self.seed}{suffix}"
 
 
 class Paths:
@@ -12,10 +35,13 @@ class Paths:
 
     def __init__(self, results: str) -> None:
         self.results = results
+        self.overview = f"{results}/index.html"
+        self.run_config = f"{results}/run_config.yaml"
+        self.remote = f"{results}/remote"
 
-    def cohort(self, cohort: str, file: str = "") -> str:
-        """The folder of a cohort, or a file in it."""
-        return f"{self.results}/cohorts/{cohort}" + (f"/{file}" if file else "")
+    def cohort(self, cohort: str, file: str) -> str:
+        """A file of a cohort."""
+        return f"{self.results}/cohorts/{cohort}/{file}"
 
     def split(self, cohort: str, protocol: str) -> str:
         """The folds of a cohort under a protocol."""
@@ -27,11 +53,11 @@ class Paths:
 
     def run(self, run: Run) -> str:
         """The folder of a trained run."""
-        return f"{self.results}/runs/{_folder(run)}"
+        return f"{self.results}/runs/{run.folder}"
 
     def diagnostics(self, run: Run) -> str:
         """The folder with the diagnostics of a run, whichever experiment asks for them."""
-        return f"{self.results}/diagnostics/{_folder(run)}"
+        return f"{self.results}/diagnostics/{run.folder}"
 
     def summary(self, experiment: str, cohort: str, protocol: str, sites: bool = False) -> str:
         """The summary of an experiment's runs: one row per variant, or per variant and site."""
@@ -45,22 +71,3 @@ class Paths:
     def figure(self, name: str, suffix: str) -> str:
         """A figure in one of its formats."""
         return f"{self.results}/figures/{name}.{suffix}"
-
-    @property
-    def overview(self) -> str:
-        """The page that shows everything."""
-        return f"{self.results}/index.html"
-
-    @property
-    def remote(self) -> str:
-        """The folder that another machine gets."""
-        return f"{self.results}/remote"
-
-    @property
-    def run_config(self) -> str:
-        """The resolved configuration."""
-        return f"{self.results}/run_config.yaml"
-
-
-def _folder(run: Run) -> str:
-    return f"{run.cohort}/{run.protocol}/{run.variant}/seed-{run.seed}"

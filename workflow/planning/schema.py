@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from workflow.planning.files import ConfigurationError, read_yaml
+from workflow.planning.renames import HYPERPARAMETERS, KEYS
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 TYPES = {
@@ -123,8 +124,11 @@ def _dotted(path: Iterable) -> str:
 
 
 def suggestion(word: object, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` when one of the known words is close, else the known words."""
+    """The new name of a renamed word, else the known word that is close, else all known words."""
     known = list(known)
+    new = (KEYS | HYPERPARAMETERS).get(word)
+    if new in known:
+        return f"; it was renamed to {new!r}"
     close = difflib.get_close_matches(str(word), known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"

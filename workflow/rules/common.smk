@@ -15,10 +15,11 @@ from workflow.planning.runs import (
     experiment_pairs,
     external_runs,
     canonical_variant,
+    resolved,
     summary_runs,
 )
 from workflow.planning.documents import document_files, document_templates, templates_version
-from workflow.planning.files import ConfigurationError, find, shown
+from workflow.planning.files import shown
 from workflow.planning.remote import prepared_files
 from workflow.planning.outputs import (
     TABLE_WORDS,
@@ -62,10 +63,11 @@ def code(*names):
 
 
 def raw_data(wildcards):
-    """What a change of should be noticed: the demo that is made here, or the tables of subjects.
+    """Files that make the scans be read again when they change.
 
-    Absent files are left out, so that a plan can be made before the data are there. Scans are left
-    out too: there are too many files to look at in every plan.
+    These are the demo, which is made here, or the tables of subjects. Absent files are left out, so
+    that a plan can be made before the data are there. Scans are left out too: there are too many
+    files to look at in every plan.
     """
     if wildcards.cohort == DEMO:
         return rules.make_demo.output.folder
@@ -185,7 +187,7 @@ def used_methods():
     """Files of the methods of the active experiments, whose comments the settings page shows."""
     runs = [run for name in ACTIVE for run in experiment_runs(CONFIG, name)]
     names = dict.fromkeys(CONFIG.variants[run.variant][0] for run in runs)
-    return {name: shown(find("methods", name)) for name in names}
+    return {name: shown(CONFIG.find("methods", name)) for name in names}
 
 
 def table_code(wildcards):
@@ -201,19 +203,19 @@ def all_datasets_json(wildcards):
 
 def resolved_version(wildcards):
     """Changes with the resolved configuration, which is written before the first job."""
-    return hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest()
+    return hashlib.sha256(as_json(resolved(CONFIG)).encode()).hexdigest()
 
 
 def remarks_version(wildcards):
     """Changes with the comments that the page about settings shows."""
-    found = {name: remarks(find("methods", name)) for name in used_methods()}
+    found = {name: remarks(CONFIG.find("methods", name)) for name in used_methods()}
     return hashlib.sha256(as_json(found).encode()).hexdigest()
 
 
 def command_line(*targets):
     """How a page says that it was made."""
     files = [f"--configfile {shlex.quote(shown(path))}" for path in workflow.overwrite_configfiles]
-    changes = [shlex.quote(word) for word in workflow.config_settings.config_args]
+    changes = [shlex.quote(one) for one in workflow.config_settings.config_args]
     changes = ["--config", *changes] if changes else []
     return " ".join(["snakemake", *targets, "--cores all", *files, *changes])
 
@@ -222,7 +224,7 @@ def documented_files(wildcards):
     """What the documents are made of; a mistake in a template is found before any job starts."""
     try:
         return document_files(CONFIG, PATHS, common_tables())
-    except (BrioError, ConfigurationError) as error:
+    except BrioError as error:
         sys.exit(f"error: {error}")
 
 

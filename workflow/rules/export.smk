@@ -26,4 +26,4 @@ rule export:
     shell:
         "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q}"
-        " --smallest-run {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --smallest-cell {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"

@@ -23,5 +23,5 @@ rule summarise:
         code=code("scripts/summarise.py"),
     shell:
         "{RUN}/summarise.py --runs {params.runs:q} --experiment {wildcards.experiment:q}"
-        " --out {output.summary:q} --sites {output.sites:q} --runs {output.runs:q}"
+        " --out {output.summary:q} --sites {output.sites:q} --cells {output.runs:q}"
         " > {log:q} 2>&1"
