@@ -6,6 +6,8 @@ python benchmarks/kernels.py --device cuda --methods gat gsat --kernel attention
 An epoch is its steps alone: no validation, no refreshes, no checkpoints. What comes before the
 steps is timed beside it: making the folds' models and features, and one refresh. A kernel that only
 works there is judged by that time. On a CPU no kernel runs, and both columns say the same.
+
+Folds of equal shapes train together: of a method's groups of such folds the largest is timed.
 """
 
 import argparse
@@ -27,7 +29,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kernel", nargs="*", help="turn off these alone (default: every one)")
     parser.add_argument("--rois", type=int, default=200)
     parser.add_argument("--subjects", type=int, default=1000)
-    parser.add_argument("--sites", type=int, default=20, help="as many folds are stacked")
+    parser.add_argument("--sites", type=int, default=20, help="there are as many folds")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -43,7 +45,7 @@ from brio_core.methods import registry  # noqa: E402
 from brio_core.methods.interface import GradientMethod  # noqa: E402
 from brio_core.training.gradient import GradientFit  # noqa: E402
 from brio_core.training.problem import Problem, read_folds  # noqa: E402
-from brio_core.training.trainer import make_deterministic  # noqa: E402
+from brio_core.training.trainer import groups, make_deterministic  # noqa: E402
 
 # A kernel that gives less is not worth its lines.
 LEAST_GAIN = 1.5
@@ -66,8 +68,9 @@ class Steps(GradientFit):
 
 
 class Measured(NamedTuple):
-    """Seconds before the steps, those of an epoch of steps, and the kernels used in either."""
+    """Folds, seconds before the steps and of an epoch of steps, and the kernels used in either."""
 
+    folds: int
     before: float
     epoch: float
     kernels_before: set[str]
@@ -92,9 +95,10 @@ def measure(name: str) -> Measured:
     """Time a method with the kernels that are turned on."""
     problem = make_problem(name)
     make_deterministic(problem.device, problem.hyperparameters.precision)
+    folds = max(groups(problem, None), key=len)
 
     def make() -> Steps:
-        fit = Steps(problem, problem.folds, problem.memory_budget)
+        fit = Steps(problem, folds, problem.memory_budget)
         fit.refresh()
         wait(ARGUMENTS.device)
         return fit
@@ -110,7 +114,8 @@ def measure(name: str) -> Measured:
         # A step is warmed up, captured and then replayed, however few of them an epoch has.
         for _ in range(3):
             fit.steps()
-    return Measured(elapsed, seconds(fit.steps, ARGUMENTS.device), before, in_steps)
+    epoch = seconds(fit.steps, ARGUMENTS.device)
+    return Measured(len(folds), elapsed, epoch, before, in_steps)
 
 
 def free_memory() -> None:
@@ -138,13 +143,14 @@ def gain(slow: float, fast: float) -> str:
 def compare(name: str, fused: Measured | str, plain: Measured | str) -> tuple[str, ...]:
     """A row of the first table; what failed says why."""
     if isinstance(fused, str):
-        return name, fused, "", "", "", "", ""
+        return name, "", fused, "", "", "", "", ""
+    method = name, str(fused.folds)
     before, epoch = f"{fused.before:.2f}", f"{1e3 * fused.epoch:.1f}"
     if isinstance(plain, str):
-        return name, before, plain, "", epoch, "", ""
+        return *method, before, plain, "", epoch, "", ""
     slower = gain(plain.before, fused.before), gain(plain.epoch, fused.epoch)
     numbers = f"{plain.before:.2f}", f"{1e3 * plain.epoch:.1f}"
-    return name, before, numbers[0], slower[0], epoch, numbers[1], slower[1]
+    return *method, before, numbers[0], slower[0], epoch, numbers[1], slower[1]
 
 
 def single_rows(name: str, fused: Measured) -> list[tuple]:
@@ -169,7 +175,7 @@ def single_rows(name: str, fused: Measured) -> list[tuple]:
 def main() -> None:
     torch.set_num_threads(ARGUMENTS.threads)
     size = f"{ARGUMENTS.subjects} subjects, {ARGUMENTS.sites} sites, {ARGUMENTS.rois} ROIs"
-    print(f"{machine(ARGUMENTS.device)}; {size}, {ARGUMENTS.sites} folds at once\n", flush=True)
+    print(f"{machine(ARGUMENTS.device)}; {size}\n", flush=True)
     trained = [m for m in registry.names() if issubclass(registry.find(m), GradientMethod)]
     rows, singles = [], []
     for name in ARGUMENTS.methods or trained:
@@ -180,7 +186,7 @@ def main() -> None:
             singles += single_rows(name, fused)
     before = ("s before the steps", "without kernels", "times")
     epoch = ("ms per epoch", "without kernels", "times")
-    print(table(("method", *before, *epoch), rows))
+    print(table(("method", "folds", *before, *epoch), rows))
     print("\nEach kernel turned off alone:\n")
     print(table(("method", "kernel", "where", "ms", "ms without it", "times", ""), singles))
 
