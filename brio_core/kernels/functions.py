@@ -61,12 +61,10 @@ class Constant(Mapped):
 class Fused(Mapped):
     """A function with a derivative, which has none of its own.
 
-    ``keep`` chooses what the way back reads: tensors, then options. ``slopes`` makes of gradients
+    ``keep`` chooses what the way back reads: tensors, then options. ``slopes`` makes of a gradient
     and of what was kept the gradients of the first inputs; the others have none. Only the first
-    ``results`` outputs have a gradient.
+    output has a gradient.
     """
-
-    results = 1
 
     @staticmethod
     def keep(inputs: tuple, output: Any) -> tuple:
@@ -85,7 +83,7 @@ class Fused(Mapped):
 
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple, output: Any) -> None:
-        constants = () if isinstance(output, Tensor) else output[cls.results :]
+        constants = () if isinstance(output, Tensor) else output[1:]
         if constants:
             ctx.mark_non_differentiable(*constants)
             # Else their gradients would be made, as large as they are and all zero.
@@ -96,8 +94,8 @@ class Fused(Mapped):
         ctx.count = len(inputs)
 
     @classmethod
-    def backward(cls, ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        slopes = cls.Slopes.apply(*grads[: cls.results], *ctx.saved_tensors, *ctx.options)
+    def backward(cls, ctx: Any, grad: Tensor, *others: Any) -> tuple[Tensor | None, ...]:
+        slopes = cls.Slopes.apply(grad, *ctx.saved_tensors, *ctx.options)
         slopes = (slopes,) if isinstance(slopes, Tensor) else slopes
         return *slopes, *[None] * (ctx.count - len(slopes))
 

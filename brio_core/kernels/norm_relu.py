@@ -1,9 +1,7 @@
-"""Ends of layers on the nodes of many folds or experts; channels are the last axis.
+"""``dropout(relu(BatchNorm(x)))`` on the nodes of many folds or experts.
 
-``dropout(relu(BatchNorm(x)))``, in two passes each way, where the ReLU may be left out. Dropout
-draws the numbers of :func:`randomness.uniform`, and draws them again on the way back instead of
-keeping them. And ``relu(c_i h_i + m_i + b)``: a node's own features, its neighbours' messages and
-a bias.
+Channels are the last axis. Two passes each way; the ReLU may be left out. Dropout draws the numbers
+of :func:`randomness.uniform`, and draws them again on the way back instead of keeping them.
 """
 
 import torch
@@ -202,74 +200,3 @@ class NormRelu(Fused):
             *fixed, sums / rows, products / rows, out, *sizes, **tile
         )
         return out, products.view_as(weight), sums.view_as(weight)
-
-
-@triton.jit
-def _centred(
-    hidden, heard, centre, bias, out, rows, d: tl.constexpr,
-    ROWS: tl.constexpr, D: tl.constexpr,
-):  # fmt: skip
-    group, column = tl.program_id(0).to(tl.int64), _columns(D)
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    here = (row < rows)[:, None] & (column < d)[None, :]
-    offset = (group * rows + row[:, None]) * d + column[None, :]
-    factor = tl.load(centre + group * rows + row, mask=row < rows, other=0.0)[:, None]
-    value = tl.load(hidden + offset, mask=here, other=0.0) * factor
-    value += tl.load(heard + offset, mask=here, other=0.0)
-    value += tl.load(bias + group * d + column, mask=column < d, other=0.0)[None, :]
-    tl.store(out + offset, tl.maximum(value, 0.0), mask=here)
-
-
-@triton.jit
-def _centred_back(
-    hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d: tl.constexpr,
-    ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
-):  # fmt: skip
-    group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), _columns(D)
-    # Every tile of channels has a share of its own in the gradient of a node's factor.
-    to_centre += tl.program_id(2).to(tl.int64) * tl.num_programs(0) * rows
-    total = tl.zeros((ROWS, D), tl.float32)
-    for turn in range(ROUNDS):
-        row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
-        here = (row < rows)[:, None] & (column < d)[None, :]
-        offset = (group * rows + row[:, None]) * d + column[None, :]
-        above = tl.load(grad + offset, mask=here, other=0.0)
-        above = tl.where(tl.load(out + offset, mask=here, other=0.0) > 0, above, 0.0)
-        tl.store(to_heard + offset, above, mask=here)
-        factor = tl.load(centre + group * rows + row, mask=row < rows, other=0.0)[:, None]
-        tl.store(to_hidden + offset, above * factor, mask=here)
-        own = tl.load(hidden + offset, mask=here, other=0.0)
-        tl.store(to_centre + group * rows + row, tl.sum(above * own, 1), mask=row < rows)
-        total += above
-    target = (group * tl.num_programs(1) + part) * d + column
-    tl.store(to_bias + target, tl.sum(total, 0), mask=column < d)
-
-
-class CentreRelu(Fused):
-    """Nodes and messages (*G, ..., D), what a node's own counts (*G, ..., 1), bias (*G, D)."""
-
-    @staticmethod
-    def run(hidden, heard, centre, bias):
-        groups, rows, d, _, tiles, tile = _sizes(hidden, bias)
-        out = torch.empty_like(hidden)
-        _centred[(groups, triton.cdiv(rows, ROWS), tiles)](
-            hidden, heard, centre, bias, out, rows, d, **tile
-        )
-        return out
-
-    @staticmethod
-    def keep(inputs, output):
-        hidden, _, centre, bias = inputs
-        return hidden, centre, bias, output
-
-    @staticmethod
-    def slopes(grad, hidden, centre, bias, out):
-        groups, rows, d, parts, tiles, tile = _sizes(hidden, bias)
-        to_hidden, to_heard = torch.empty_like(hidden), torch.empty_like(hidden)
-        to_centre = centre.new_empty(tiles, *centre.shape)
-        to_bias = hidden.new_empty(groups, parts, d)
-        _centred_back[(groups, parts, tiles)](
-            hidden, centre, out, grad, to_hidden, to_heard, to_centre, to_bias, rows, d,
-            ROUNDS=ROUNDS, **tile,
-        )  # fmt: skip
-        return to_hidden, to_heard, to_centre.sum(0), to_bias.sum(1).view_as(bias)

@@ -15,7 +15,7 @@ ELEMENTS_PER_WARP = 512
 
 
 @triton.jit
-def logsumexp2(values, axis: tl.constexpr):
+def _logsumexp2(values, axis: tl.constexpr):
     """log2 of the sum of powers of 2 along an axis."""
     largest = tl.max(values, axis)
     return largest + tl.log2(tl.sum(tl.exp2(values - tl.expand_dims(largest, axis)), axis))
@@ -24,16 +24,16 @@ def logsumexp2(values, axis: tl.constexpr):
 @triton.jit
 def _update(scaled, phi, psi, is_row, is_column, log2_n, log2_m, SYMMETRIC: tl.constexpr):
     """One iteration on potentials in base 2 over -(epsilon ln 2)."""
-    update = logsumexp2(scaled - psi[:, None, :], 2) - log2_m
+    update = _logsumexp2(scaled - psi[:, None, :], 2) - log2_m
     if SYMMETRIC:
         # Both copies of the one potential take the averaged step from the old one: the
         # transposed reduction is cheaper than moving a row potential to the columns.
-        transposed = logsumexp2(scaled - phi[:, :, None], 1) - log2_n
+        transposed = _logsumexp2(scaled - phi[:, :, None], 1) - log2_n
         phi = tl.where(is_row, (phi + update) * 0.5, 0.0)
         psi = tl.where(is_column, (psi + transposed) * 0.5, 0.0)
     else:
         phi = tl.where(is_row, update, 0.0)
-        update = logsumexp2(scaled - phi[:, :, None], 1) - log2_n
+        update = _logsumexp2(scaled - phi[:, :, None], 1) - log2_n
         psi = tl.where(is_column, update, 0.0)
     return phi, psi
 

@@ -1,4 +1,8 @@
-"""Rows of a large tensor, copied at the speed of memory."""
+"""Rows of a table in pinned host memory, read by the GPU.
+
+No operator of torch does this without a copy of the index to the host, which a captured CUDA graph
+must not make. Without this kernel, tables that do not fit on a GPU could not be streamed.
+"""
 
 import triton
 import triton.language as tl
@@ -20,10 +24,7 @@ def _take(source, index, out, width, BLOCK: tl.constexpr):
 
 
 def take(source: Tensor, index: Tensor) -> Tensor:
-    """``source[index]`` for a contiguous source (N, ...) and an index (M,) on the device.
-
-    The source may lie in pinned host memory.
-    """
+    """``source[index]`` for a contiguous source (N, ...) and an index (M,) on the device."""
     width = source[0].numel()
     out = source.new_empty((len(index), *source.shape[1:]), device=index.device)
     block = min(BLOCK, power_of_2(width))

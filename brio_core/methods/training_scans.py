@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core import kernels
 from brio_core.cohorts.cohort import Cohort
 from brio_core.connectivity.block_length import clipped_block_length, round_half_up
 from brio_core.connectivity.fisher_z import standardise
@@ -211,14 +210,4 @@ class FeatureStore:
             return self._compute(index, folds)
         fold = torch.arange(len(index), device=index.device) if folds is None else folds
         fold = fold[:, None] * (not self._shared)
-        return {name: _take(value, fold, index) for name, value in self._cache.items()}
-
-
-def _take(cache: Tensor, fold: Tensor, index: Tensor) -> Tensor:
-    """``cache[fold, index]``; on a GPU by a copy that runs at the speed of memory."""
-    if kernels.usable(cache, "take"):
-        from brio_core.kernels.take import take
-
-        rows = (fold * cache.shape[1] + index).flatten()
-        return take(cache.flatten(0, 1), rows).unflatten(0, index.shape)
-    return cache[fold, index]
+        return {name: value[fold, index] for name, value in self._cache.items()}

@@ -23,21 +23,21 @@ class OnGpu(NamedTuple):
 
 
 def test_kernels_are_not_used_on_the_cpu():
-    assert not kernels.usable(torch.zeros(1), "take")
+    assert not kernels.usable(torch.zeros(1), "signed")
 
 
 def test_kernels_can_be_turned_off_and_are_recorded(monkeypatch):
     monkeypatch.setattr(kernels, "_available", lambda: True)
     with kernels.recorded() as used:
-        assert kernels.usable(OnGpu(), "take")
+        assert kernels.usable(OnGpu(), "attention")
         assert kernels.at_hand(OnGpu(torch.int64), "uniform")
-        assert not kernels.usable(OnGpu(torch.float64), "median")
-        with kernels.without("take"), kernels.without("strongest"):
-            assert not kernels.usable(OnGpu(), "take") and kernels.usable(OnGpu(), "signed")
+        assert not kernels.usable(OnGpu(torch.float64), "sinkhorn")
+        with kernels.without("attention"), kernels.without("strongest"):
+            assert not kernels.usable(OnGpu(), "attention") and kernels.usable(OnGpu(), "signed")
         with kernels.without():
-            assert not kernels.usable(OnGpu(), "edge_norm")
-    assert kernels.usable(OnGpu(), "take")
-    assert used == {"take", "uniform", "signed"}
+            assert not kernels.usable(OnGpu(), "edge_scores")
+    assert kernels.usable(OnGpu(), "attention")
+    assert used == {"attention", "uniform", "signed"}
 
 
 def test_kernels_import_nothing_of_ours_but_kernels():
@@ -103,12 +103,12 @@ def test_residual_norm_equals_plain_torch_in_value_and_gradient(rows):
 
 @pytest.mark.gpu
 @needs_cuda
-def test_take_copies_rows():
+def test_take_copies_rows_from_the_host():
     from brio_core.kernels.take import take
 
-    source = torch.randn(50, 7, 123, device="cuda")
+    source = torch.randn(50, 7, 123).pin_memory()
     index = torch.randint(50, (80,), device="cuda")
-    assert torch.equal(take(source, index), source[index])
+    assert torch.equal(take(source, index), source.cuda()[index])
 
 
 @pytest.mark.gpu

@@ -1,10 +1,9 @@
-"""Kernels of narrow attention and learnt graphs, bins and medians against their plain twins."""
+"""Kernels of narrow attention, learnt graphs and bins against their plain twins."""
 
 import pytest
 import torch
 from torch.func import functional_call, grad_and_value, vmap
 
-from brio_core.connectivity.graphs import true_median
 from brio_core.methods.xg_gnn.learnt_graphs import Constructor, absolute_sums
 from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions, SiteNorm
 
@@ -83,15 +82,3 @@ def test_site_norm_kernel_equals_its_twin():
         )
         results.append([part.cpu() for part in (value, *slopes, *buffers.values())])
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 50, 101, 1000])
-def test_the_median_is_the_one_that_sorting_finds(count):
-    from brio_core.kernels.selection import median
-
-    values = draw(3, 11, count).abs()
-    values[0, 0], values[0, 1], values[2, 3] = 0, 1, 1e30 * values[2, 3]
-    # Ties on either side of the middle.
-    half = count // 2
-    values[1, :, :half] = values[1, :, half : 2 * half]
-    assert torch.equal(median(values.cuda()).cpu(), true_median(values, -1))

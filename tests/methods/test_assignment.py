@@ -1,4 +1,4 @@
-"""The balanced assignment: its marginals, its gradient, and its fused twin."""
+"""The balanced assignment: its marginals and its gradient."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import grad, vmap
 
-from brio_core.methods.layers.transport import (
-    balanced_assignment,
-    balanced_assignment_plain,
-    marginal_error,
-)
+from brio_core.methods.layers.transport import balanced_assignment, marginal_error
 
 
 def points(*shape: int, seed: int = 0, dtype=torch.float64) -> torch.Tensor:
@@ -72,25 +68,3 @@ def test_assignment_is_differentiable_under_vmap():
     mapped = vmap(grad(loss))(similarity)
     assert torch.autograd.gradcheck(loss, similarity[0].clone().requires_grad_())
     torch.testing.assert_close(mapped[1], grad(loss)(similarity[1]))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("n_factors, n_rois", [(4, 200), (4, 116), (3, 24), (16, 400), (1, 5)])
-@pytest.mark.parametrize("spread", [1.0, 10.0])
-def test_fused_assignment_equals_plain_torch(n_factors, n_rois, spread):
-    similarity = spread * points(20, n_factors, n_rois, dtype=torch.float32)
-    target = points(20, n_factors, n_rois, seed=1, dtype=torch.float32)
-
-    def slopes(function, *arguments):
-        return vmap(grad(lambda s, t: (function(s, 60) * t).sum()))(*arguments)
-
-    expected = balanced_assignment_plain(similarity.double(), 60)
-    plan = balanced_assignment(similarity.cuda(), 60)
-    torch.testing.assert_close(plan.cpu().double(), expected, atol=1e-6, rtol=1e-4)
-    expected = slopes(balanced_assignment_plain, similarity.double(), target.double())
-    fused_slopes = slopes(balanced_assignment, similarity.cuda(), target.cuda())
-    scale = float(expected.abs().max())
-    torch.testing.assert_close(
-        fused_slopes.cpu().double(), expected, atol=1e-4 * scale + 2e-6, rtol=1e-3
-    )

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.func import grad, grad_and_value, vmap
+from torch.func import grad, vmap
 
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
@@ -80,25 +80,3 @@ def test_maps_over_folds():
     for fold in range(2):
         alone = grad(total)(dense[fold], *(part[fold] for part in lists))
         torch.testing.assert_close(together[fold], alone)
-
-
-@pytest.mark.gpu
-def test_spread_kernel_equals_its_twin():
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
-    generator = torch.Generator().manual_seed(0)
-    fc = torch.randn(2, 5, 30, 30, generator=generator)
-    lists = [list_edges(subject_graph(one + one.mT), 0.20) for one in fc]
-    stacked = EdgeLists(*(torch.stack(parts) for parts in zip(*lists)))
-    values = torch.randn(2, 3, 5, stacked.n_places, generator=generator)
-    above = torch.randn(3, 5, 30, 30, generator=generator)
-
-    def derivatives(device):
-        def loss(values, *lists):
-            return (EdgeLists(*lists).spread(values) * above.to(device)).sum()
-
-        arguments = (part.to(device) for part in (values, *stacked))
-        return [part.cpu() for part in vmap(grad_and_value(loss))(*arguments)]
-
-    for cuda, cpu in zip(derivatives("cuda"), derivatives("cpu")):
-        torch.testing.assert_close(cuda, cpu, rtol=1e-5, atol=1e-5)

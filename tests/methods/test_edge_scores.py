@@ -181,30 +181,3 @@ def test_maps_over_folds_and_remembers_statistics():
         for name, value in alone.items():
             torch.testing.assert_close(together[name][fold], value, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(buffers["norm.running_var"][fold], scorer.norm.running_var)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("rois", "units"), [(8, 6), (70, 40)])
-@pytest.mark.parametrize("dropped", [False, True])
-def test_norm_kernel_equals_its_twin(dropped, rois, units):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
-    edges, _ = scored_example(6, rois)
-    generator = torch.Generator().manual_seed(2)
-    draw = lambda *shape: torch.randn(*shape, generator=generator)  # noqa: E731
-    sides = [draw(2, 3, rois, units) + 3 for _ in range(2)]
-    above = [draw(2, 3, rois, units) for _ in range(2)]
-    keep = 2.0 * (draw(2, 3, units) > 0)
-    norm = InstanceEdgeNorm(units)
-
-    def loss(sender, receiver, sent, received, mask, keep):
-        found = norm(sender, receiver, mask, keep if dropped else None)
-        return (found[0] * sent).sum() + (found[1] * received).sum(), found
-
-    results = []
-    for device in ("cpu", "cuda"):
-        inputs = [*sides, *above, edges.mask.unflatten(0, (2, 3)), keep]
-        inputs = [part.to(device) for part in inputs]
-        slopes, found = vmap(grad(loss, argnums=(0, 1), has_aux=True))(*inputs)
-        results.append([part.cpu() for part in (*slopes, *found)])
-    torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)

@@ -87,19 +87,6 @@ def test_norm_kernel_equals_its_twin(width, make, relu, rate):
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("width", WIDTHS)
-def test_centre_kernel_equals_its_twin(width):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
-    nodes = (2, 3, 4, 50, width)
-    shapes = [nodes, nodes, (2, 3, 4, 50, 1), (2, 3, width), nodes]
-    tensors = [draw(*shape, seed=seed) for seed, shape in enumerate(shapes)]
-    slopes = vmap(grad(lambda *x: (centre_relu(*x[:4]) * x[4]).sum(), argnums=(0, 1, 2, 3)))
-    results = [[x.cpu() for x in slopes(*(x.to(on) for x in tensors))] for on in ("cpu", "cuda")]
-    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
-
-
 def test_absent_rows_count_nowhere():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(20, 3, generator=generator)

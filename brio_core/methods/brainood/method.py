@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.fisher_z import without_diagonal
-from brio_core.methods.brainood.virtual_gin import VirtualGin, masked, tanh_errors
+from brio_core.methods.brainood.virtual_gin import VirtualGin
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
@@ -173,19 +173,18 @@ class BrainOod(GradientMethod):
     def encode(
         self,
         features: Features,
-        adjacency: Tensor | tuple[Tensor, Tensor],
+        adjacency: Tensor,
         key: Tensor | None,
         number: int,
         looped: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Nodes (B, P, d) of pass ``number``, and its feature mask; all passes update norms.
 
-        The adjacency may be given once for each layer; ``looped`` says that it has ones on its
-        diagonal.
+        ``looped`` says that the adjacency has ones on its diagonal.
         """
         stream = PASSES + 10 * number
         selection = self.selector(key, stream)
-        nodes = masked(features["nodes"], selection)
+        nodes = features["nodes"] * selection
         return self.encoder(nodes, adjacency, key, stream + 1, looped), selection
 
     def edge_logits(
@@ -225,8 +224,9 @@ class BrainOod(GradientMethod):
         """Mean squared error of selected FC off the diagonal, from the nodes of the first pass."""
         operator = self.high_pass(mask, looped=True)
         decoded = self.decoder(nodes, operator, key, RECONSTRUCTION, looped=True)
-        error = tanh_errors(decoded @ decoded.mT, features["nodes"])
-        error = without_diagonal(error * selection.square())
+        error = (decoded @ decoded.mT).tanh() - features["nodes"].tanh()
+        # Subjects are summed first: they share the selection.
+        error = without_diagonal(error.square().sum(0) * selection.square())
         return error.sum() / (len(nodes) * self.n_rois * (self.n_rois - 1))
 
     def high_pass(self, mask: Tensor, looped: bool = False) -> Tensor:

@@ -7,7 +7,6 @@ nodes between the layers.
 import torch
 from torch import Tensor, nn
 
-from brio_core import kernels
 from brio_core.methods.layers.norms import NodeNorm, norm_relu
 
 
@@ -53,39 +52,20 @@ class VirtualGin(nn.Module):
     def forward(
         self,
         nodes: Tensor,
-        operator: Tensor | tuple[Tensor, Tensor],
+        operator: Tensor,
         key: Tensor | None,
         stream: int,
         looped: bool = False,
     ) -> Tensor:
-        """Nodes (B, P, d) to (B, P, hidden) over ``operator`` (B, P, P), or one for each layer.
+        """Nodes (B, P, d) to (B, P, hidden) over ``operator`` (B, P, P).
 
         A node hears itself in addition, unless ``looped`` says that the operator's diagonal
         sees to that: with large graphs this saves passes over the nodes, each way.
         With a key units are dropped, by the random numbers of ``stream`` and the one after it.
         """
-        first, second = operator if isinstance(operator, tuple) else (operator, operator)
-        hidden = self.first(nodes, first, looped)
+        hidden = self.first(nodes, operator, looped)
         hidden = norm_relu(hidden, self.first_norm, self.rate, key, stream)
         if self.virtual is not None:
             hidden = hidden + self.virtual
-        hidden = self.second(hidden, second, looped)
+        hidden = self.second(hidden, operator, looped)
         return norm_relu(hidden, self.second_norm, self.rate, key, stream + 1, relu=False)
-
-
-def masked(values: Tensor, mask: Tensor) -> Tensor:
-    """``values * mask`` for data (B, P, P), which get no gradient, and a mask (P, P)."""
-    if kernels.usable(values, "masked"):
-        from brio_core.kernels.subject_sums import Masked
-
-        return Masked.apply(mask, values)
-    return values * mask
-
-
-def tanh_errors(predicted: Tensor, wanted: Tensor) -> Tensor:
-    """Squared errors of tanh, (B, P, P) to sums over subjects (P, P); ``wanted`` is data."""
-    if kernels.usable(predicted, "tanh_errors"):
-        from brio_core.kernels.subject_sums import TanhErrors
-
-        return TanhErrors.apply(predicted, wanted)
-    return (predicted.tanh() - wanted.tanh()).square().sum(0)

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from brio_core import kernels
 from brio_core.connectivity.graphs import true_median
 
 # Residuals beyond so many deviations count less; 95 % efficient for normal noise.
@@ -17,8 +16,6 @@ SMALLEST_SCALE = 1e-6
 RIDGE = 1e-6
 # A column of which the others leave a smaller share is one of them: float32 cannot tell.
 ALIASED = 1e-4
-# Longer samples than a program holds are sorted.
-LONGEST_SAMPLE = 8192
 
 
 @contextmanager
@@ -57,20 +54,11 @@ def huber_regression(values: Tensor, design: Tensor, iterations: int = 10) -> tu
         coefficients, _ = solve(torch.ones_like(values))
         for _ in range(iterations):
             residuals = (values - coefficients.mT @ design.mT).abs_()
-            scale = _median(residuals).div_(NORMAL_MEDIAN).clamp_min_(SMALLEST_SCALE)
+            scale = true_median(residuals, -1).div_(NORMAL_MEDIAN).clamp_min_(SMALLEST_SCALE)
             weights = (TUNING * scale[..., None]) / residuals.clamp_min_(1e-30)
             coefficients, inverse = solve(weights.clamp_max_(1))
     diagonal = inverse.diagonal(dim1=-3, dim2=-2).mT
     return coefficients, scale.square()[..., None, :] * diagonal
-
-
-def _median(magnitudes: Tensor) -> Tensor:
-    """Of the last axis; a GPU finds the same numbers without sorting."""
-    if magnitudes.shape[-1] <= LONGEST_SAMPLE and kernels.usable(magnitudes, "median"):
-        from brio_core.kernels.selection import median
-
-        return median(magnitudes)
-    return true_median(magnitudes, -1)
 
 
 def swept_inverse(gram: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from brio_core import kernels
 from brio_core.methods.layers.norms import norm_relu, remember
 
 NEWTON_STEPS = 24
@@ -182,8 +181,4 @@ def centre_relu(hidden: Tensor, heard: Tensor, centre: Tensor, bias: Tensor) -> 
 
     Nodes and messages are (K, B, P, d), ``centre`` (K, B, P, 1), ``bias`` (K, d).
     """
-    if kernels.usable(hidden, "centre_relu"):
-        from brio_core.kernels.node_layers import CentreRelu
-
-        return CentreRelu.apply(hidden, heard, centre, bias)
     return (torch.addcmul(heard, hidden, centre) + bias[:, None, None]).relu()

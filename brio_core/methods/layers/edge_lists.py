@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from brio_core import kernels
 from brio_core.connectivity.graphs import neighbours_per_roi, subject_graph
 
 
@@ -59,10 +58,6 @@ class EdgeLists(NamedTuple):
 
     def spread(self, values: Tensor) -> Tensor:
         """Undirected values (..., B, E) as symmetric matrices (..., B, P, P), zero elsewhere."""
-        if kernels.usable(values, "edge_spread"):
-            from brio_core.kernels.edge_graphs import Spread
-
-            return self._square(Spread.apply(values, self.pairs, self.slots))
         return self._square(_Spread.apply(values, self.pairs, self.slots))
 
     def _square(self, flat: Tensor) -> Tensor:

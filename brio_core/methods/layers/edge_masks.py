@@ -8,9 +8,8 @@ import math
 import torch
 from torch import Tensor
 
-from brio_core import kernels
 from brio_core.methods.layers.edge_lists import EdgeLists
-from brio_core.system.randomness import fold_in, uniform
+from brio_core.system.randomness import uniform
 
 # Half a step of the 24-bit grid of uniform numbers, so that no logarithm meets a zero.
 TINY = 2.0**-25
@@ -49,22 +48,14 @@ def bernoulli_masks(rate: Tensor, count: int, key: Tensor, stream: int) -> Tenso
 
 def drawn_graphs(
     rate: Tensor, edges: EdgeLists, count: int, key: Tensor, stream: int
-) -> list[tuple[Tensor, Tensor]]:
+) -> list[Tensor]:
     """The samples of :func:`bernoulli_masks` as graphs (B, P, P) with ones on the diagonal.
 
-    ``rate`` (B, E) is that of undirected edges. Every graph comes twice, for two layers: with a
-    name for each of them, a fused kernel adds up their gradients at the edges alone.
+    ``rate`` (B, E) is that of undirected edges.
     """
-    square = (edges.n_rois, edges.n_rois)
-    if kernels.usable(rate, "edge_draws"):
-        from brio_core.kernels.edge_graphs import DrawnGraphs
-
-        fixed = (rate, edges.pairs, edges.slots, fold_in(key, stream + 1))
-        drawn = [DrawnGraphs.apply(*fixed, number) for number in range(count)]
-        return [(one.unflatten(-1, square), two.unflatten(-1, square)) for one, two in drawn]
     identity = torch.eye(edges.n_rois, dtype=rate.dtype, device=rate.device)
     masks = bernoulli_masks(rate, count, key, stream)
-    return [(graph, graph) for graph in (edges.spread(kept) + identity for kept in masks)]
+    return [edges.spread(kept) + identity for kept in masks]
 
 
 def pair_variance(
@@ -75,13 +66,6 @@ def pair_variance(
     ``skip`` counts the graphs that have the edge; with ``zero`` the value of an absent edge is
     zero, and all graphs count. ``mask`` is ``edges.mask``.
     """
-    if kernels.usable(values, "edge_variance"):
-        from brio_core.kernels.edge_variance import EdgeVariance
-
-        lists = (edges.pairs, edges.slots)
-        found = EdgeVariance.apply(values.flatten(-2), *lists, absent == "zero")
-        variance, _, count = (part.unflatten(-1, (edges.n_rois, -1)) for part in found)
-        return variance, count
     above, below = edges.spread(values.movedim(-2, 0)).unbind()
     dense = torch.where(torch.ones_like(mask[0], dtype=torch.bool).triu(), above, below)
     if absent == "zero":
@@ -107,12 +91,6 @@ def binary_masks(
     that would be drawn in more than half of the cases.
     """
     gumbel = noise == "gumbel"
-    if key is not None and kernels.usable(scores, "binary_masks"):
-        from brio_core.kernels.binary_masks import BinaryMasks
-
-        # The place that ``randomness.uniform`` looks up for this stream.
-        seed = fold_in(key, stream + 1)
-        return BinaryMasks.apply(scores, bias, seed, edges.starts, gumbel, temperature)
     logits = scores.mean(-2) + bias[:, None, None]
     if key is None:
         drawn = (logits > (GUMBEL_MEDIAN if gumbel else 0.0)).to(logits.dtype)

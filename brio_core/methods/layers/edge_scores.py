@@ -139,12 +139,6 @@ class InstanceEdgeNorm(NoEdgeNorm):
     epsilon = 1e-5
 
     def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor, keep: Tensor | None) -> Sides:
-        if kernels.usable(sender, "edge_norm"):
-            from brio_core.kernels.edge_norm import EdgeNorm
-
-            kept = torch.ones_like(sender[..., 0, :]) if keep is None else keep
-            found = EdgeNorm.apply(sender, receiver, mask.sum(-1), mask, kept, self.epsilon)
-            return found[0], found[1]
         first, second, variance, _ = edge_moments(sender, receiver, mask, (-2,))
         scale = (variance + self.epsilon).rsqrt()
         return _dropped((sender - first) * scale, (receiver - second) * scale, keep)

@@ -56,7 +56,7 @@ def norm_relu(
     ``nn.BatchNorm1d`` has; its weight (*K, d) may have axes of experts, which lead the values.
     """
     if norm.training and kernels.usable(values, "norm_relu"):
-        from brio_core.kernels.node_layers import NormRelu
+        from brio_core.kernels.norm_relu import NormRelu
 
         # The place that ``randomness.uniform`` looks up for this stream.
         seed = values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)

@@ -10,7 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-from brio_core import kernels
 from brio_core.kernels.sinkhorn import (
     negative_potentials,
     solve,
@@ -24,16 +23,6 @@ def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
     Log-domain Sinkhorn towards row masses 1/J and column masses 1/P. Columns are scaled last, so
     what the iterations leave is an error of the rows: see :func:`marginal_error`.
     """
-    if kernels.usable(similarity, "assignment"):
-        from brio_core.kernels import assignment as fused
-
-        if fused.fits(similarity):
-            return fused.BalancedAssignment.apply(similarity, iterations)[0]
-    return balanced_assignment_plain(similarity, iterations)
-
-
-def balanced_assignment_plain(similarity: Tensor, iterations: int) -> Tensor:
-    """:func:`balanced_assignment` in torch operations, for any device, dtype and size."""
     n_rows, n_columns = similarity.shape[-2:]
     row = torch.zeros_like(similarity[..., 0])
     column = torch.zeros_like(similarity[..., 0, :])

@@ -39,7 +39,7 @@ class SiteNorm(nn.BatchNorm1d):
     def _normed(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The result, and mean and variance (S, d) of every site."""
         if kernels.usable(values, "norm_relu"):
-            from brio_core.kernels.node_layers import NormRelu
+            from brio_core.kernels.norm_relu import NormRelu
 
             weight, bias = (part.expand(len(values), -1) for part in (self.weight, self.bias))
             no_dropout = (values.new_zeros((), dtype=torch.int64), 0.0)
