@@ -2,10 +2,8 @@
 
 import pandas as pd
 
-from brio_core.reporting.results import cohort_title
-from brio_core.reporting.tables import plural
-
-OURS = "brio"
+from brio_core.reporting.results import REFERENCE, cohort_title
+from brio_core.reporting.table import plural
 
 
 def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
@@ -26,7 +24,7 @@ def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
 def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
     ranked = unseen.sort_values("pooled_auc", ascending=False, kind="stable")
     first = ranked.iloc[0]
-    ours = unseen[unseen["variant"] == OURS]
+    ours = unseen[unseen["variant"] == REFERENCE]
     hero = ours.iloc[0] if len(ours) else first
     linear = ranked[(ranked["group"] == "Linear") & (ranked["variant"] != hero["variant"])]
     others = ranked[(ranked["group"] != "Linear") & (ranked["variant"] != hero["variant"])]

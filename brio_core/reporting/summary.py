@@ -20,10 +20,8 @@ from brio_core.evaluation.site_statistics import (
     sampling_spread,
     sd_over_sites,
 )
-from brio_core.reporting.results import Run, in_paper_order, read_run
+from brio_core.reporting.results import IDENTITY, Run, in_paper_order, read_run
 from brio_core.system.errors import BrioError
-
-IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
 
 
 class Variant(NamedTuple):
@@ -134,7 +132,7 @@ def _spread(one: Variant, scores: FoldScores, words: tuple) -> dict:
 def _cost(metas: list[dict]) -> dict:
     """Mean time per epoch over folds and seeds, the highest memory, size of the model, hardware.
 
-    Times of seeds that were trained beside other processes count only where all were.
+    Times of seeds that were trained beside others count only where all were.
     """
     timed = [meta for meta in metas if not meta.get("beside")] or metas
     seconds = [fold.get("seconds_per_epoch") for meta in timed for fold in meta["folds"]]
@@ -164,10 +162,10 @@ def _check(runs: list[Run]) -> None:
                     f"{run.folder} has the {key} {run.meta[key]!r}, but {first.folder} has "
                     f"{first.meta[key]!r}; delete the older of the two and run again"
                 )
-        cell = (run.meta["variant"], run.meta["seed"])
-        if cell in seen:
-            raise BrioError(f"{run.folder} repeats variant {cell[0]} with seed {cell[1]}")
-        seen.add(cell)
+        key = (run.meta["variant"], run.meta["seed"])
+        if key in seen:
+            raise BrioError(f"{run.folder} repeats variant {key[0]} with seed {key[1]}")
+        seen.add(key)
         if not _tested(run).equals(reference):
             raise BrioError(
                 f"{run.folder}/predictions.csv does not test the same subjects in the same folds "

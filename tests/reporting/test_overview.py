@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
+from brio_core.reporting.results_table import permuted_rows, verdict
 
 from brio_core.reporting.headline import headlines
 from brio_core.reporting.overview import SECTIONS, sections
 from brio_core.reporting.results import SUMMARY_NUMBERS
-from brio_core.reporting.results_table import permuted_rows, verdict
 from brio_core.reporting.tables import Cell, Row, Table
 from brio_core.reporting.writing import write_table
 from tests.reporting.standins import (

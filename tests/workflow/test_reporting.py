@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from brio_core.reporting.results_table import results_table
 
 from brio_core.reporting.results import GROUPS
-from brio_core.reporting.results_table import results_table
 from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
 from workflow.planning.outputs import planned

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from brio_core.methods.hyperparameters import check_ranges
+from brio_core.reporting.catalogue import catalogue
 from brio_core.system.errors import BrioError
 from workflow.planning.files import ConfigurationError, find, names, shown
 from workflow.planning.runs import experiment_runs, published_variant, searched_variant
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 RESERVED = frozenset({
     "all", "demo", "paper", "tables", "figures", "overview", "make_demo", "candidates", "extract",
     "assemble", "connect", "site_profile", "data", "split", "blocklength", "train", "diagnose",
-    "summarise", "table", "figure", "index", "export", "adopt", "settings", "paper_vs_ours",
-    "handover", "document",
+    "summarise", "table", "figure", "index", "export", "adopt", "handover", "document",
 })  # fmt: skip
 
 
@@ -152,7 +152,11 @@ def check_experiments(configuration: "Configuration", where: str) -> None:
                         f"{place}: {item['name']!r} in outputs.{kind} is also an output of "
                         f"experiment {other!r}"
                     )
-                named = [*item.get("variants", []), *_reference(item, place)]
+                _check_output(item, kind, place)
+                named = [
+                    *item.get("variants", []),
+                    *([item["reference"]] if "reference" in item else []),
+                ]
                 _check_words(named, configuration.variants, f"{place}: unknown variant")
     for name in configuration.config["experiments"]:
         if not experiment_runs(configuration, name):
@@ -162,14 +166,17 @@ def check_experiments(configuration: "Configuration", where: str) -> None:
             )
 
 
-def _reference(item: dict, place: str) -> list[str]:
-    """The variant that a table compares others with, if it names one."""
-    if "reference" in item and item["program"] != "checkpoint_table":
+def _check_output(item: dict, kind: str, place: str) -> None:
+    """A table or figure must be one of the catalogue, and its options must be those it takes."""
+    singular = kind.removesuffix("s")
+    name, known = item[singular], catalogue(kind)
+    _check_words([name], known, f"{place}: unknown {singular}")
+    options = {option for output in known.values() for option in output.options}
+    for option in sorted(item.keys() & options - set(known[name].options)):
         raise ConfigurationError(
-            f"{place}: table {item['name']!r} has a 'reference', which only checkpoint_table "
-            "takes; take it out"
+            f"{place}: {singular} {item['name']!r} has the option {option!r}, which {name!r} does "
+            "not take; take it out"
         )
-    return [item["reference"]] if "reference" in item else []
 
 
 def _check_words(words: str | list, known, problem: str) -> None:

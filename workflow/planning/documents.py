@@ -5,14 +5,11 @@ from typing import TYPE_CHECKING
 
 from brio_core.reporting.templates import needed, read_template
 from workflow.planning.files import ConfigurationError, find, shown
-from workflow.planning.outputs import item, output_names
+from workflow.planning.outputs import output_names, output_of
 
 if TYPE_CHECKING:
     from workflow.planning.configuration import Configuration
     from workflow.planning.paths import Paths
-
-# Programs of figures that mark single subjects; documents are for everybody.
-SHOWS_SUBJECTS = {"sites"}
 
 
 def document_templates(configuration: "Configuration") -> list[str]:
@@ -41,7 +38,7 @@ def document_files(
     figures = [
         name
         for name in output_names(configuration, "figures", active)
-        if item(configuration, "figures", name)["program"] not in SHOWS_SUBJECTS
+        if not output_of(configuration, "figures", name).shows_subjects
     ]
     documents = configuration.config["documents"]
     if not documents:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from snakemake.utils import format as format_command
 
-from workflow.planning.outputs import PROGRAMS, item_runs, output_names, takes_diagnostics
+from workflow.planning.outputs import KINDS, item_runs, output_names, takes_diagnostics
 from workflow.planning.runs import Run, experiment_pairs, experiment_runs
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def diagnosed_cells(configuration: "Configuration") -> list[Run]:
     """Cells whose diagnostics some table or figure shows."""
     runs = [
         run
-        for kind in PROGRAMS
+        for kind in KINDS
         for name in output_names(configuration, kind, _active(configuration))
         if takes_diagnostics(configuration, kind, name)
         for run in item_runs(configuration, kind, name)

@@ -1,12 +1,14 @@
+exported = active_pairs(CONFIG, permuted=False)
+exported_cohorts = list(dict.fromkeys(cohort for _, cohort, _ in active_pairs(CONFIG)))
+
+
 # For colleagues without access to the data; not part of a usual run.
 rule export:
     input:
-        inclusion=[PATHS.cohort(cohort, "inclusion.tsv") for cohort in used_cohorts()],
-        participants=[PATHS.cohort(cohort, "participants.tsv") for cohort in used_cohorts()],
-        summaries=true_summaries,
-        sites=lambda wildcards: [
-            path.removesuffix(".csv") + "-sites.csv" for path in true_summaries(wildcards)
-        ],
+        inclusion=[PATHS.cohort(cohort, "inclusion.tsv") for cohort in exported_cohorts],
+        participants=[PATHS.cohort(cohort, "participants.tsv") for cohort in exported_cohorts],
+        summaries=[PATHS.summary(*one) for one in exported],
+        sites=[PATHS.summary(*one, sites=True) for one in exported],
     output:
         folder=directory("<results>/export"),
     log:
@@ -26,4 +28,4 @@ rule export:
     shell:
         "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q}"
-        " --smallest-run {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --smallest-group {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
