@@ -46,6 +46,21 @@ def by_group(
     return tuple(lines)
 
 
+def across(
+    places: Sequence[tuple[str, str]], width: int, cells: Callable[[tuple, pd.Series], list[Cell]]
+) -> Cells:
+    """Cells of cohorts and protocols beside each other; ``width`` of them from each one's row."""
+
+    def every(own: pd.DataFrame) -> list[Cell]:
+        found = []
+        for place in places:
+            here = part_of(own, *place)
+            found += [Cell(NOT_RUN)] * width if here.empty else cells(place, here.iloc[0])
+        return found
+
+    return every
+
+
 def _lines(rows: pd.DataFrame, methods: pd.DataFrame, columns: Sequence[str], cells: Cells):
     for _, method in methods.iterrows():
         own = rows[rows["variant"] == method["variant"]]

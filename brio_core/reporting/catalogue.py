@@ -46,7 +46,7 @@ class Output(NamedTuple):
     options: tuple[str, ...] = ()
     """Further keys that its entry in an experiment may have."""
     reads: tuple[str, ...] = ()
-    """Files of the repository that it reads; a change of one makes it again."""
+    """Patterns of files of the repository that it reads; a change of one makes it again."""
     shows_subjects: bool = False
     """Whether it marks single subjects; documents, which are for everybody, leave it out."""
 
@@ -58,7 +58,9 @@ class Output(NamedTuple):
     @property
     def code(self) -> tuple[str, ...]:
         """The files whose code makes it."""
-        return (f"scripts/{self.kind.removesuffix('s')}.py", self.file, *self.reads)
+        read = [path for pattern in self.reads for path in sorted(ROOT.glob(pattern))]
+        program = f"scripts/{self.kind.removesuffix('s')}.py"
+        return (program, self.file, *(str(path.relative_to(ROOT)) for path in read))
 
 
 @lru_cache

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from brio_core.reporting.document import Sources, render
-from brio_core.reporting.tables import Cell, Row, Table
+from brio_core.reporting.table import Cell, Row, Table
 from brio_core.reporting.templates import needed, read_template
 from brio_core.reporting.writing import write_table
 from brio_core.system.errors import BrioError

@@ -6,13 +6,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from brio_core.reporting.results_table import results_table
 
+from brio_core.reporting.catalogue import catalogue
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import GROUPS
+from brio_core.reporting.tables.results import results_table
 from workflow.planning.configuration import load
 from workflow.planning.files import ConfigurationError
 from workflow.planning.outputs import planned
-from workflow.planning.runs import Cell, experiment_runs, summary_runs
+from workflow.planning.runs import Run, experiment_runs, summary_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTERNAL = {
@@ -43,7 +45,7 @@ def test_absent_cohorts_are_skipped_and_stay_in_the_tables():
     skipping = configuration(cohorts=cohorts, on_missing="skip", data_dir="nowhere")
     assert {cell.cohort for cell in experiment_runs(skipping, "main")} == {"demo"}
     words = planned(skipping, "tables", "main-loso")
-    assert words["hyperparameters"] == [("demo", "loso"), ("abcd-aal116", "loso")]
+    assert words["pairs"] == [("demo", "loso"), ("abcd-aal116", "loso")]
     stopping = configuration(cohorts=cohorts, data_dir="nowhere")
     assert {cell.cohort for cell in experiment_runs(stopping, "main")} == set(cohorts)
     with pytest.raises(ConfigurationError, match="no cohort is left"):
@@ -57,7 +59,7 @@ def test_methods_without_code_are_skipped_and_stay_in_the_tables(project):
     jobs = project.plan(*words)
     assert not any("future" in job for job in jobs)
     done = project.snakemake("-n", "-p", *words)
-    commands = [line for line in done.stdout.splitlines() if "/tables.py" in line]
+    commands = [line for line in done.stdout.splitlines() if "/table.py" in line]
     table = next(line for line in commands if "tables/main-loso" in line)
     assert "Future" in table, "as a row that says: not run"
 
@@ -69,14 +71,15 @@ def test_the_tables_of_the_paper_have_its_methods_in_its_order():
         words = planned(paper, "tables", f"main-{protocol}")
         with open(ROOT / f"config/paper/table_{protocol}.csv", newline="") as stream:
             numbers = list(csv.DictReader(stream))
-        assert [cohort for cohort, _ in words["hyperparameters"]] == list(
+        assert [cohort for cohort, _ in words["pairs"]] == list(
             dict.fromkeys(row["setting"] for row in numbers)
         )
         gcn = next(one for one in words["variants"] if one["variant"] == "gcn")
         done = {"cohort": "abide-cc200", "protocol": protocol, "auc_mean": 0.6, "auc_sd": 0.1,
                 "acc_mean": 0.5, "acc_sd": 0.1, "seeds": 1, "folds": 20, "left_out": 0,
                 "subjects": 1000, "sites": 20, **gcn}  # fmt: skip
-        table = results_table(pd.DataFrame([done]), {}, {}, words)
+        given = Given(catalogue("tables")["results"], planned=words)
+        table = results_table(pd.DataFrame([done]), given)
         rows = [row.cells for row in table.rows if not row.heading]
         names = [cells[0].text.split(" (our")[0] for cells in rows]
         assert names[:17] == list(dict.fromkeys(row["method"] for row in numbers))
@@ -96,7 +99,7 @@ def test_external_predictions_join_the_comparison_of_all_methods():
     resolved = configuration(external=EXTERNAL)
     assert resolved.config["external"]["theirs"]["group"] == "External predictions"
     theirs = [cell for cell in summary_runs(resolved, "main", "demo", "loso") if "th" in cell[2]]
-    assert theirs == [Cell("demo", "loso", "theirs", 0), Cell("demo", "loso", "theirs", 1)]
+    assert theirs == [Run("demo", "loso", "theirs", 0), Run("demo", "loso", "theirs", 1)]
     assert len(summary_runs(resolved, "main", "demo", "id")) == 2
     assert len(summary_runs(resolved, "ablations", "demo", "loso")) == 5, "BRIO's variants only"
 
@@ -149,9 +152,9 @@ def test_one_lost_prediction_file_reruns_its_cell_and_what_hangs_on_it(after_dem
     lost.unlink()
     jobs = after_demo.plan()
     assert {job for job in jobs if job[0] == "train"} == {("train", "demo", "id", "gcn", "0")}
-    assert ("table", "main-id") in jobs and ("paper_vs_ours",) in jobs
+    assert ("table", "main-id") in jobs and ("table", "paper_vs_ours") in jobs
     assert not {job for job in jobs if job[0] == "summarise" and job[-1] != "id"}
-    assert ("table", "main-loso") not in jobs and ("settings",) not in jobs
+    assert ("table", "main-loso") not in jobs and ("table", "settings") not in jobs
 
 
 def test_the_papers_numbers_and_the_settings_are_part_of_every_run(finished):
@@ -164,5 +167,5 @@ def test_a_changed_number_of_the_paper_reruns_no_training(after_demo):
     path = after_demo.folder / "config/paper/table_loso.csv"
     path.write_text(path.read_text() + "loso,GCN,demo,auc,50.0,1.0\n")
     jobs = after_demo.plan()
-    assert {job for job in jobs if job[0] == "table"} <= {("table", "datasets")}
-    assert rules_of(jobs) - {"table"} == {"paper_vs_ours", "index", "all"}
+    tables = {("table", "datasets"), ("table", "paper_vs_ours")}
+    assert jobs == {*tables, ("index",), ("all",)}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from brio_core.reporting.catalogue import catalogue
 from brio_core.system.versions import _imports
 from workflow.planning.checks import RESERVED
-from workflow.planning.outputs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = sorted((ROOT / "envs").glob("*.yaml"))
@@ -29,23 +29,23 @@ def workflow_rules():
     """The rules as Snakemake reads them."""
     from snakemake.api import SnakemakeApi
     from snakemake.settings.types import (
-        ConfigHyperparameters,
-        OutputHyperparameters,
-        ResourceHyperparameters,
-        StorageHyperparameters,
-        WorkflowHyperparameters,
+        ConfigSettings,
+        OutputSettings,
+        ResourceSettings,
+        StorageSettings,
+        WorkflowSettings,
     )
 
     before, path = Path.cwd(), list(sys.path)
     os.chdir(ROOT)
     try:
-        with SnakemakeApi(OutputHyperparameters(quiet=None)) as api:
+        with SnakemakeApi(OutputSettings(quiet=None)) as api:
             # Reading the attribute parses the Snakefile.
             workflow = api.workflow(
-                resource_settings=ResourceHyperparameters(cores=1),
-                config_settings=ConfigHyperparameters(),
-                storage_settings=StorageHyperparameters(),
-                workflow_settings=WorkflowHyperparameters(),
+                resource_settings=ResourceSettings(cores=1),
+                config_settings=ConfigSettings(),
+                storage_settings=StorageSettings(),
+                workflow_settings=WorkflowSettings(),
                 snakefile=ROOT / "workflow" / "Snakefile",
             )._workflow
             return list(workflow.rules)
@@ -56,7 +56,7 @@ def workflow_rules():
 
 def test_every_rule_is_complete(workflow_rules):
     working = [rule for rule in workflow_rules if rule.shellcmd]
-    assert len(working) == 20
+    assert len(working) == 18
     for rule in working:
         assert rule.log, rule.name
         assert rule.benchmark, rule.name
@@ -139,8 +139,8 @@ def test_environments_hold_what_is_imported(path, workflow_rules):
             script = re.search(r"\{RUN\}/(\w+)\.py", rule.shellcmd)
             scripts += [ROOT / "scripts" / f"{script[1]}.py"] if script else []
             scripts += {
-                "table": [ROOT / f"scripts/{name}.py" for name in PROGRAMS["tables"]],
-                "figure": list((ROOT / "scripts/figures").glob("*.py")),
+                "table": [ROOT / output.file for output in catalogue("tables").values()],
+                "figure": [ROOT / output.file for output in catalogue("figures").values()],
                 "train": list((ROOT / "brio_core/methods").glob("**/*.py")),
                 "extract": list((ROOT / "brio_core/cohorts/readers").glob("*.py")),
             }.get(rule.name, [])

@@ -4,6 +4,7 @@ import re
 import shlex
 import time
 
+from brio_core.reporting.remarks import remarks
 from brio_core.system.versions import code_version, program_version
 from brio_core.system.errors import BrioError
 from workflow.planning.runs import (
@@ -107,6 +108,16 @@ def active_summaries(wildcards):
     return [PATHS.summary(*one) for one in active_pairs(CONFIG)]
 
 
+def true_pairs():
+    """(experiment, cohort, protocol) of the active experiments without permuted labels."""
+    return active_pairs(CONFIG, permuted=False)
+
+
+def used_cohorts():
+    """Cohorts of the active experiments, less those that are skipped."""
+    return list(dict.fromkeys(cohort for _, cohort, _ in active_pairs(CONFIG)))
+
+
 def active_runs(wildcards):
     return [path.removesuffix("csv") + "runs.json" for path in active_summaries(wildcards)]
 
@@ -118,6 +129,14 @@ def all_datasets_json(wildcards):
 def resolved_version(wildcards):
     """Changes with the resolved configuration, which is written before the first job."""
     return hashlib.sha256(as_json(CONFIG.resolved()).encode()).hexdigest()
+
+
+def shown_config(wildcards):
+    """Changes with the configuration and the comments of methods, for tables that show these."""
+    if "config" not in output_of(CONFIG, "tables", wildcards.table).files:
+        return ""
+    shown = [CONFIG.resolved(), *map(remarks, used_methods(CONFIG).values())]
+    return hashlib.sha256(as_json(shown).encode()).hexdigest()
 
 
 def command_line(*targets):

@@ -1,14 +1,10 @@
-exported = active_pairs(CONFIG, permuted=False)
-exported_cohorts = list(dict.fromkeys(cohort for _, cohort, _ in active_pairs(CONFIG)))
-
-
 # For colleagues without access to the data; not part of a usual run.
 rule export:
     input:
-        inclusion=[PATHS.cohort(cohort, "inclusion.tsv") for cohort in exported_cohorts],
-        participants=[PATHS.cohort(cohort, "participants.tsv") for cohort in exported_cohorts],
-        summaries=[PATHS.summary(*one) for one in exported],
-        sites=[PATHS.summary(*one, sites=True) for one in exported],
+        inclusion=[PATHS.cohort(cohort, "inclusion.tsv") for cohort in used_cohorts()],
+        participants=[PATHS.cohort(cohort, "participants.tsv") for cohort in used_cohorts()],
+        summaries=[PATHS.summary(*one) for one in true_pairs()],
+        sites=[PATHS.summary(*one, sites=True) for one in true_pairs()],
     output:
         folder=directory("<results>/export"),
     log:

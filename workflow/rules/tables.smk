@@ -1,13 +1,3 @@
-from brio_core.reporting.remarks import remarks
-
-
-def shown_config(wildcards):
-    """Changes with the configuration and the comments of methods, for tables that show these."""
-    if "config" not in output_of(CONFIG, "tables", wildcards.table).files:
-        return ""
-    return as_json([CONFIG.resolved(), *map(remarks, used_methods(CONFIG).values())])
-
-
 rule table:
     input:
         unpack(lambda wildcards: input_files(CONFIG, PATHS, "tables", wildcards.table)),
@@ -38,7 +28,7 @@ rule table:
     params:
         options=lambda wildcards: command_options(CONFIG, PATHS, "tables", wildcards.table),
         heading=lambda wildcards: item(CONFIG, "tables", wildcards.table),
-        config=lambda wildcards: hashlib.sha256(shown_config(wildcards).encode()).hexdigest(),
+        config=shown_config,
         prefix=subpath(output.csv, strip_suffix=".csv"),
         code=lambda wildcards: code_version(*output_of(CONFIG, "tables", wildcards.table).code),
     shell:

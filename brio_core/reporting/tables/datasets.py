@@ -15,12 +15,8 @@ OUTPUT = {
     "title": "Statistics of the cohorts",
     "caption": "Subjects, sites and scans of every cohort, beside the paper's table of datasets.",
     "section": "Data",
-    "reads": [
-        "config/paper/table_loso.csv", "config/paper/table_id.csv",
-        "config/paper/table_block_length.csv", "config/paper/table_efficiency.csv",
-        "config/paper/table_datasets.csv",
-    ],
-}  # fmt: skip
+    "reads": ["config/paper/*.csv"],
+}
 
 # The paper's name of each quantity, in the order of the columns.
 COUNTS = ("samples", "patients", "controls", "sites")

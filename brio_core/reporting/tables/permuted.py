@@ -4,10 +4,10 @@ import pandas as pd
 
 from brio_core.evaluation.intervals import mean_of_repeats
 from brio_core.evaluation.scores import Estimate
-from brio_core.reporting.blocks import by_group, pairs, part_of
+from brio_core.reporting.blocks import across, by_group, pairs
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import PERMUTED, in_paper_order, ordered, read_summaries
-from brio_core.reporting.table import NOT_RUN, Cell, Table, plural, with_interval
+from brio_core.reporting.table import Cell, Table, plural, with_interval
 from brio_core.reporting.tables.results import spans
 from brio_core.system.errors import BrioError
 
@@ -26,17 +26,9 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     places = pairs(rows, Given(given.output))
     columns = ("Method", *["AUC", "50 inside?"] * len(places))
 
-    def cells(own: pd.DataFrame) -> list[Cell]:
-        found = []
-        for place in places:
-            here = part_of(own, *place)
-            if here.empty:
-                found += [Cell(NOT_RUN)] * 2
-                continue
-            one = here.iloc[0]
-            found.append(with_interval(one["auc_mean"], one["auc_low"], one["auc_high"]))
-            found.append(Cell(one["contains_chance"], bold=one["contains_chance"] == "no"))
-        return found
+    def cells(place: tuple, row: pd.Series) -> list[Cell]:
+        auc = with_interval(row["auc_mean"], row["auc_low"], row["auc_high"])
+        return [auc, Cell(row["contains_chance"], bold=row["contains_chance"] == "no")]
 
     counts = ordered(map(str, sorted(rows["permutations"])))
     how = (
@@ -46,7 +38,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     )
     table = given.table(
         columns,
-        by_group(rows, Given(given.output), columns, cells),
+        by_group(rows, Given(given.output), columns, across(places, 2, cells)),
         f"AUC in %, mean over folds and over {' or '.join(counts)} "
         f"permutation{'' if counts == ['1'] else 's'} of the labels, with its 95 % interval in "
         f"brackets: {how}. Without leakage it contains 50 for about 19 of 20 methods.",

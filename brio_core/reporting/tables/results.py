@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from brio_core.reporting.blocks import by_group, pairs, part_of, with_planned
+from brio_core.reporting.blocks import across, by_group, pairs, part_of, with_planned
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
     COSTS,
@@ -39,21 +39,16 @@ def results_table(rows: pd.DataFrame, given: Given) -> Table:
     }
     columns = ("Method", *[score.upper() for score in SCORES] * len(places))
 
-    def cells(own: pd.DataFrame) -> list[Cell]:
-        found = []
-        for place in places:
-            here = part_of(own, *place)
-            for score in SCORES:
-                if here.empty:
-                    found.append(Cell(NOT_RUN))
-                    continue
-                mean, sd = here.iloc[0][[f"{score}_mean", f"{score}_sd"]]
-                found.append(with_sd(mean, sd, is_best(mean, highest[place, score])))
-        return found
+    def cells(place: tuple, row: pd.Series) -> list[Cell]:
+        means = {score: row[f"{score}_mean"] for score in SCORES}
+        return [
+            with_sd(mean, row[f"{score}_sd"], is_best(mean, highest[place, score]))
+            for score, mean in means.items()
+        ]
 
     return given.table(
         columns,
-        by_group(rows, given, columns, cells),
+        by_group(rows, given, columns, across(places, len(SCORES), cells)),
         _explanation(rows),
         *(counts(parts[place], place, given.datasets) for place in places),
         spans=spans(places, given.datasets, len(SCORES)),

@@ -19,11 +19,8 @@ OUTPUT = {
     "caption": "What the paper does not state, our value in this run, and where to change it.",
     "section": "Hyperparameters",
     "options": ["other_methods"],
-    "reads": [
-        "workflow/schemas/config.schema.yaml", "workflow/schemas/dataset.schema.yaml",
-        "workflow/schemas/method.schema.yaml",
-    ],
-}  # fmt: skip
+    "reads": ["workflow/schemas/*.yaml"],
+}
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMAS = ROOT / "workflow" / "schemas"

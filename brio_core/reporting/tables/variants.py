@@ -18,6 +18,23 @@ SEARCHED = "searched"
 MEASURES = ("validation", "crossed", "auc")
 TEXTS = ("setting", "values", "folds_chosen", "shipped")
 DIFFERENCES = ("crossed_difference", "auc_difference")
+SPANS = {
+    "validation": "Validation AUC, chosen",
+    "crossed": "Validation AUC, cross-selected",
+    "auc": "Test AUC",
+}
+WORDS = ("Method", "Hyperparameter", "Values", "Folds that chose each", "Preferred by validation")
+PREFERENCE_NOTE = (
+    "The cross-selected AUC says which to prefer; where there is none, chosen does. –: there is "
+    "nothing to compare."
+)
+SEARCH_NOTE = (
+    "Values: what every fold was trained with, and behind it how many folds chose each by their "
+    "validation sites. Cross-selection covers the choice of an epoch, not that of a "
+    "hyperparameter. The trainings of a search draw other random numbers than the one try, and "
+    "this is in the difference too. –: there is nothing to search, such as for linear models, "
+    "which choose their penalty along a path."
+)
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
@@ -57,9 +74,9 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         rows.append(row)
     table = _ranked(in_paper_order(pd.DataFrame(rows)), names)
     is_search = table["tries"].notna().any()
-    # Cross-selection covers the choice of an epoch, not that of a hyperparameter.
+    printed = _table(table, given, names, is_search)
+    # Cross-selection does not cover the choice of a hyperparameter, so it prefers nothing there.
     unused = ["preferred"] if is_search else [*TEXTS, "tries", "validation_shipped"]
-    printed = _search_table(table, given, names) if is_search else _table(table, given, names)
     return table.drop(columns=["variant", *unused]), printed
 
 
@@ -121,86 +138,59 @@ def _ranked(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return rows.astype({"tries": "Int64"})
 
 
-def _missing(row: pd.Series) -> str:
-    return NOT_RUN if row["status"] == NOT_RUN else NONE
+def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) -> Table:
+    """What was tried, if several values were, and both beside each other."""
 
+    def text(name: str) -> Callable:
+        return lambda row: Cell(row[name] or _missing(row))
 
-def _share(row: pd.Series, name: str) -> str:
-    return _missing(row) if pd.isna(row[name]) else percent(row[name])
+    def share(measure: str, name: str) -> tuple[str, str, Callable]:
+        def cell(row: pd.Series) -> Cell:
+            value = row[f"{measure}_{name}"]
+            shown = _missing(row) if pd.isna(value) else percent(value)
+            preferred = measure == "crossed" and not is_search and name == row["preferred"]
+            return Cell(shown, bold=preferred)
 
+        return SPANS[measure], name.capitalize(), cell
 
-def _difference(row: pd.Series, name: str) -> str:
-    return points(row[name], row[f"{name}_se"])
+    def difference(measure: str) -> tuple[str, str, Callable]:
+        name = f"{measure}_difference"
+        return SPANS[measure], "Difference", lambda row: Cell(points(row[name], row[f"{name}_se"]))
 
-
-def _printed(given: Given, rows: pd.DataFrame, columns: list[tuple], notes: tuple, **options):
-    """``columns`` are headings above, headings, and functions of a row."""
-
-    def cells(own: pd.DataFrame) -> list[Cell]:
-        found = [make_cell(own.iloc[0]) for _, _, make_cell in columns]
-        return [one if isinstance(one, Cell) else Cell(one) for one in found]
-
+    tried = [
+        ("", "Hyperparameter", text("setting")),
+        ("", "Values", text("values")),
+        ("", "Folds that chose each", text("folds_chosen")),
+    ]
+    columns = [
+        *(tried if is_search else ()),
+        *(share("validation", name) for name in names),
+        *(share("crossed", name) for name in names),
+        difference("crossed"),
+        *(share("auc", name) for name in names),
+        difference("auc"),
+        *(() if is_search else [("", "Preferred by validation", text("preferred"))]),
+    ]
     heads = ("Method", *(head for _, head, _ in columns))
     spans = [(name, len(list(part))) for name, part in groupby(["", *(one[0] for one in columns)])]
-    lines = by_cohort(rows, replace(given, planned={}), heads, cells)
-    return given.table(heads, lines, *notes, spans=tuple(spans), **options)
 
+    def cells(own: pd.DataFrame) -> list[Cell]:
+        return [make_cell(own.iloc[0]) for _, _, make_cell in columns]
 
-def _table(rows: pd.DataFrame, given: Given, names: list[str]) -> Table:
-    def share(measure: str, name: str) -> tuple[str, Callable]:
-        def cell(row: pd.Series) -> Cell:
-            bold = measure == "crossed" and name == row["preferred"]
-            return Cell(_share(row, f"{measure}_{name}"), bold=bold)
-
-        return name.capitalize(), cell
-
-    chosen, crossed = "Validation AUC, chosen", "Validation AUC, cross-selected"
-    columns = [
-        *((chosen, *share("validation", name)) for name in names),
-        *((crossed, *share("crossed", name)) for name in names),
-        (crossed, "Difference", lambda row: _difference(row, "crossed_difference")),
-        *(("Test AUC", *share("auc", name)) for name in names),
-        ("", "Preferred by validation", lambda row: row["preferred"] or NONE),
-    ]
-    note = (
+    words = [index for index, head in enumerate(heads) if head in WORDS]
+    return given.table(
+        heads,
+        by_cohort(rows, replace(given, planned={}), heads, cells),
         "AUC in %, as means over folds and seeds. Chosen: of the checkpoint that the validation "
-        "sites chose; the more epochs there are to choose from, the higher it is. Cross-selected: "
-        "of one validation site at the epoch that the other chooses; it says which to prefer. "
-        f"Where there is none, chosen does. Difference: {names[1]} minus {names[0]}, ± its "
-        "standard error over folds as if no two had a validation site in common. Test: the mean "
-        f"over unseen sites; it decides nothing here. {NONE}: there is nothing to compare."
+        "sites chose; the more there is to choose from, the higher it is. Cross-selected: of one "
+        "validation site at the epoch that the other chooses. Test: the mean over unseen sites; it "
+        f"decides nothing here. Difference: {names[1]} minus {names[0]} in the same folds, ± its "
+        "standard error over folds as if no two had a validation site in common.",
+        SEARCH_NOTE if is_search else PREFERENCE_NOTE,
+        spans=tuple(spans),
+        left=tuple(words),
     )
-    return _printed(given, rows, columns, (note,), left=(0, 8))
 
 
-def _search_table(rows: pd.DataFrame, given: Given, names: list[str]) -> Table:
-    own, other = names
-
-    def shipped(row: pd.Series) -> str:
-        # A search that was run lacks this where the shipped value is not among those tried.
-        no_value = row["setting"] and pd.isna(row["validation_shipped"])
-        return NONE if no_value else _share(row, "validation_shipped")
-
-    columns = [
-        ("", "Hyperparameter", lambda row: row["setting"] or _missing(row)),
-        ("", "Values", lambda row: row["values"] or _missing(row)),
-        ("", "Folds that chose each", lambda row: row["folds_chosen"] or _missing(row)),
-        ("Validation AUC", "Shipped", shipped),
-        ("Validation AUC", "Best of all", lambda row: _share(row, f"validation_{other}")),
-        ("Test AUC", "One try", lambda row: _share(row, f"auc_{own}")),
-        ("Test AUC", "Several", lambda row: _share(row, f"auc_{other}")),
-        ("Test AUC", "Difference", lambda row: _difference(row, "auc_difference")),
-    ]
-    notes = (
-        "AUC in %, as means over folds and seeds. Values: what every fold was trained with, and "
-        "behind it how many folds chose each by their validation sites. Validation AUC: of the "
-        "checkpoints of these trainings. Shipped: with the value that the method has without a "
-        "search. Best of all: with the value that each fold chose; this is optimistic on the "
-        "sites that chose, not on unseen ones. Test: the mean over unseen sites; it decides "
-        "nothing here.",
-        "Difference: several tries minus one at the same sites, ± its standard error over folds. "
-        "The trainings of a search draw other random numbers than the one try, and this is in the "
-        f"difference too. {NONE}: there is nothing to search, such as for linear models, which "
-        "choose their penalty along a path, or the shipped value is not among those tried.",
-    )
-    return _printed(given, rows, columns, notes, left=(0, 1, 2, 3))
+def _missing(row: pd.Series) -> str:
+    return NOT_RUN if row["status"] == NOT_RUN else NONE
