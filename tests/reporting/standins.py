@@ -49,10 +49,10 @@ def summarised(root: Path, runs, name: str = "loso") -> tuple[Path, Path]:
     return summary, sites
 
 
-def printed_lines(path: Path, headings: bool = False) -> list[list[str]]:
+def printed_lines(path: Path) -> list[list[str]]:
     """The texts of a table's lines, from the JSON beside its CSV."""
     rows = json.loads(path.with_suffix(".json").read_text())["rows"]
-    shown = [row["cells"] for row in rows if headings or not row["heading"]]
+    shown = [row["cells"] for row in rows if not row["heading"]]
     return [[cell["text"] for cell in cells] for cells in shown]
 
 

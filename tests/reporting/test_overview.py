@@ -254,7 +254,7 @@ def test_verdict_on_permuted_labels_names_what_misses_chance():
 
 
 def test_the_report_needs_neither_torch_nor_imaging():
-    modules = "overview, summary, cohorts, results_table, figures.auc_by_site, figures.training"
+    modules = "overview, summary, cohorts, tables.results, figures.auc_by_site, figures.training"
     code = "; ".join(
         [f"import brio_core.reporting.{module.strip()}" for module in modules.split(",")]
         + ["import sys", "print({'torch', 'h5py', 'nilearn', 'sklearn'} & set(sys.modules))"]

@@ -52,8 +52,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     rows = in_paper_order(rows.merge(tested[[*PLACE, "auc_mean"]], how="left", on=PLACE))
     labels = rows.loc[rows["variant"] == reference, "label"]
     label = reference.upper() if labels.empty else labels.iloc[0]
-    table = _first_epochs(rows, given, changes) if changes else _table(rows, given, label)
-    return with_planned(rows, given), table
+    return with_planned(rows, given), _table(rows, given, label, changes)
 
 
 def _means(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
@@ -160,24 +159,23 @@ def cross_selected(curve: pd.DataFrame, first_epoch: int) -> float:
     return float(np.mean([sites.at[epoch, name] for name, epoch in chosen.items()]))
 
 
-def _table(rows: pd.DataFrame, given: Given, reference: str) -> Table:
+def _table(rows: pd.DataFrame, given: Given, reference: str, changes: dict[str, int]) -> Table:
+    firsts = [f"Added after {share} %" for share in changes.values()]
     columns = (
         "Method", "Seeds", "Epochs trained", "Chosen epoch", "Validation AUC, chosen",
         "Validation AUC, cross-selected", f"Minus {reference}", "Optimism",
-        "Validation AUC, last epoch", "Test AUC",
+        "Validation AUC, last epoch", "Test AUC", *firsts,
     )  # fmt: skip
 
     def cells(own: pd.DataFrame) -> list[Cell]:
         row = own.iloc[0]
         shares = [percent(row[key]) for key in (*SHARES, "auc_mean")]
-        difference = points(row[DIFFERENCE], row[f"{DIFFERENCE}_se"])
+        added = [points(row[name], row[f"{name}_se"]) for name in (DIFFERENCE, *changes)]
         epochs = [number(row[key], ".1f") for key in EPOCHS]
-        texts = [f"{row['seeds']:.0f}", *epochs, *shares[:2], difference, *shares[2:]]
+        texts = [f"{row['seeds']:.0f}", *epochs, *shares[:2], added[0], *shares[2:], *added[1:]]
         return [Cell(text) for text in texts]
 
-    return given.table(
-        columns,
-        by_cohort(rows, given, columns, cells),
+    notes = [
         "AUC in %, epochs and validation as means over folds and seeds. Chosen: the epoch (for "
         "linear models, the penalty) with the best mean AUC of the validation sites. "
         "Cross-selected: the AUC of one validation site at the epoch that the other chooses, as a "
@@ -189,29 +187,12 @@ def _table(rows: pd.DataFrame, given: Given, reference: str) -> Table:
         "model that is kept; it is so for all methods. Where validation also chose "
         "hyperparameters, that choice is not cross-selected. –: a path of penalties has no epochs, "
         "and cross-selection needs two validation sites of both classes.",
-    )
-
-
-def _first_epochs(rows: pd.DataFrame, given: Given, changes: dict[str, int]) -> Table:
-    shares = [f"after {share} %" if share else "from epoch 1" for share in changes.values()]
-    columns = (
-        "Method", "Trainings", "Epochs", "First", "Validation AUC, cross-selected", *shares,
-    )  # fmt: skip
-
-    def cells(own: pd.DataFrame) -> list[Cell]:
-        row = own.iloc[0]
-        texts = [number(row[name], ".0f") for name in ("seeds", "epochs", "first_epoch")]
-        texts.append(percent(row["validation_crossed"]))
-        texts += [points(row[name], row[f"{name}_se"]) for name in changes]
-        return [Cell(text) for text in texts]
-
-    return given.table(
-        columns,
-        by_cohort(rows, given, columns, cells),
-        "Cross-selected: the AUC (in %) of one validation site at the epoch that the other "
-        "chooses, with the first eligible epoch of the training (First). Then what another first "
-        "epoch, after so many percent of the epochs, would add to it: differences in the same "
-        "folds and seeds, ± their standard error over folds as if no two had a validation site in "
-        "common. Others alike: every training but BRIO's own with the epochs and the first epoch "
-        "that most have. –: a training that may stop early would have stopped elsewhere.",
-    )
+    ]
+    if changes:
+        notes.append(
+            "Added: what the cross-selected AUC would gain if checkpoints had been eligible after "
+            "that share of the epochs; a training that may stop early would have stopped "
+            "elsewhere. Others alike: every training but BRIO's own with the epochs and the first "
+            "epoch that most have."
+        )
+    return given.table(columns, by_cohort(rows, given, columns, cells), *notes)
