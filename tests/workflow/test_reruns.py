@@ -86,10 +86,11 @@ def test_code_of_everything_changes(after_demo):
     assert {"make_demo", "extract", "connect", "split", "blocklength"} <= rules_of(jobs)
 
 
-def test_a_figure_retrains_nothing(after_demo):
+def test_the_code_of_a_table_or_figure_makes_that_one_again(after_demo):
     after_demo.append("brio_core/reporting/figures/cohort.py", "\nCHANGED = 1\n")
+    after_demo.append("brio_core/reporting/tables/ensembles.py", "\nCHANGED = 1\n")
     jobs = after_demo.plan()
-    assert jobs == {("figure", "cohorts"), ("index",), ("all",)}
+    assert jobs == {("figure", "cohorts"), ("table", "ensembles"), ("index",), ("all",)}
 
 
 @pytest.mark.parametrize(

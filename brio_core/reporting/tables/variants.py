@@ -59,7 +59,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         meta = read_meta(folder)
         is_variant = meta["variant"] != meta["method"]
         if names[1] == SEARCHED:
-            is_variant = len(meta["tries"]) > 1
+            is_variant = len(meta.get("tries", ())) > 1
         place = (meta["cohort"], meta["protocol"], meta["method"])
         trained = found.setdefault(place, {}).setdefault(names[is_variant], [])
         trained.append((meta, pd.DataFrame(choices(folder))))
