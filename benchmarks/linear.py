@@ -41,9 +41,12 @@ from common import Size, common_settings, machine, make_cohort, table  # noqa: E
 from brio_core.cohorts.cohort import Cohort  # noqa: E402
 from brio_core.cohorts.splits import make_split  # noqa: E402
 from brio_core.methods import registry  # noqa: E402
+from brio_core.system.devices import make_deterministic  # noqa: E402
 from brio_core.system.files import read_json  # noqa: E402
-from brio_core.training.problem import Problem, read_folds  # noqa: E402
-from brio_core.training.trainer import Checkpoints, make_deterministic, train  # noqa: E402
+from brio_core.training.checkpoints import Checkpoints  # noqa: E402
+from brio_core.training.data import TrainingData, read_folds  # noqa: E402
+from brio_core.training.problem import Problem, Trial  # noqa: E402
+from brio_core.training.trainer import train  # noqa: E402
 
 
 def made_up() -> tuple[Cohort, dict, dict]:
@@ -69,7 +72,8 @@ def ours(name: str, cohort: Cohort, split: dict, lengths: dict) -> tuple[float, 
     method = registry.find(name)
     settings = method.Hyperparameters.of(common_settings(name), name)
     folds = read_folds(cohort, split, lengths)
-    problem = Problem(cohort, split, folds, method, settings, name, 0, torch.device("cpu"))
+    data = TrainingData(cohort, split, folds, torch.device("cpu"))
+    problem = Problem(data, Trial(method, settings, name, 0))
     with tempfile.TemporaryDirectory() as folder:
         begun, used = time.perf_counter(), time.process_time()
         results = train(problem, Checkpoints(Path(folder), "benchmark", 60), None)

@@ -43,8 +43,11 @@ from common import Size, common_settings, machine, make_cohort, table, wait  # n
 
 from brio_core.cohorts.splits import make_split  # noqa: E402
 from brio_core.methods import registry  # noqa: E402
-from brio_core.training.problem import Problem, read_folds  # noqa: E402
-from brio_core.training.trainer import Checkpoints, make_deterministic, train  # noqa: E402
+from brio_core.system.devices import make_deterministic  # noqa: E402
+from brio_core.training.checkpoints import Checkpoints  # noqa: E402
+from brio_core.training.data import TrainingData, read_folds  # noqa: E402
+from brio_core.training.problem import Problem, Trial  # noqa: E402
+from brio_core.training.trainer import train  # noqa: E402
 
 
 def run(
@@ -69,7 +72,8 @@ def run(
     folds = read_folds(cohort, split, lengths)[:FOLDS]
     method = registry.find(ARGUMENTS.method)
     known = method.Hyperparameters.of(settings, ARGUMENTS.method)
-    problem = Problem(cohort, split, folds, method, known, ARGUMENTS.method, 0, device, budget)
+    data = TrainingData(cohort, split, folds, device, budget)
+    problem = Problem(data, Trial(method, known, ARGUMENTS.method, 0))
     wait(ARGUMENTS.device)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.toeplitz import RunningFilter
 from brio_core.methods.layers.windows import mirrored_window, standardised
+from brio_core.methods.train_view import TrainView
 from brio_core.system.randomness import dropout, uniform
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from brio_core.system.seeds import numpy_generator
-from brio_core.training.problem import Fold, Problem
+from brio_core.training.data import Fold
+from brio_core.training.problem import Problem
 from brio_core.training.samplers import schedule, steps_per_epoch
 
 
@@ -15,27 +16,26 @@ class Batches:
     """Schedules of several folds; a fold's own does not depend on the others."""
 
     def __init__(self, problem: Problem, folds: Sequence[Fold]) -> None:
-        hyperparameters = problem.hyperparameters
+        data, hyperparameters = problem.data, problem.trial.hyperparameters
         # Equal for all folds of the split file, whichever of them are here.
-        sizes = [len(fold.train) for fold in problem.folds]
-        self.per_epoch = steps_per_epoch(hyperparameters, sizes, 2 * problem.n_sites(folds[0]))
+        sizes = [len(fold.train) for fold in data.folds]
+        self.per_epoch = steps_per_epoch(hyperparameters, sizes, 2 * data.n_sites(folds[0]))
         rows, present, numbers = [], [], []
         for fold in folds:
-            site, label = problem.cohort.site[fold.train], problem.label[fold.train]
+            site, label = data.cohort.site[fold.train], data.label[fold.train]
             generator = numpy_generator(*problem.seed_key(fold, "batches"))
             steps = hyperparameters.epochs * self.per_epoch
             drawn = schedule(hyperparameters, site, label, steps, generator, max(sizes))
             present.append(drawn >= 0)
             rows.append(fold.train[np.where(drawn < 0, ~drawn, drawn)])
             # Each fold counts its own training sites from 0; other subjects are never asked for.
-            number = np.zeros(len(problem.label), np.int64)
+            number = np.zeros(len(data.label), np.int64)
             number[fold.train] = np.unique(site, return_inverse=True)[1]
             numbers.append(number)
         self._rows, self._present, self._sites = (
-            torch.as_tensor(np.stack(part), device=problem.device)
-            for part in (rows, present, numbers)
+            torch.as_tensor(np.stack(part), device=data.device) for part in (rows, present, numbers)
         )
-        self._label = torch.as_tensor(problem.label, device=problem.device)
+        self._label = torch.as_tensor(data.label, device=data.device)
 
     def keep(self, folds: Tensor) -> None:
         """Forget all folds but these."""

@@ -5,13 +5,13 @@ import torch
 from synthetic import settings_of
 from torch.func import grad
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import neighbours_per_roi
 from brio_core.methods.agmgc.contrastive import nt_xent
 from brio_core.methods.agmgc.method import Agmgc
 from brio_core.methods.agmgc.splines import hat_basis
 from brio_core.methods.interface import Batch, binary_cross_entropy
+from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError
 
 LABEL = torch.tensor([0, 1, 1, 0, 1])

@@ -12,7 +12,8 @@ from brio_core.remote.plan import Job, prepare, read_plan
 from brio_core.remote.work import Worker
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
-from brio_core.training.run import run_cell
+from brio_core.training.data import RunFiles
+from brio_core.training.run import Machine, Run, train_run
 
 DIAGNOSTICS = "diagnostics/toy/loso/gcn/seed-0"
 
@@ -148,10 +149,9 @@ def test_jobs_in_one_process_are_like_jobs_alone(worked, programs, tmp_path):
     wanted = programs["train"].parse(
         [word.replace("results/", f"{worked}/home/results/", 1) for word in job.words]
     )
-    run_cell(
-        wanted.cohort_dir, wanted.split, wanted.block_length, wanted.variant, wanted.params,
-        wanted.seed, tmp_path, device="cpu",
-    )  # fmt: skip
+    files = RunFiles(wanted.cohort_dir, wanted.split, wanted.block_length)
+    run = Run(files, wanted.variant, wanted.params, wanted.seed)
+    train_run(run, Machine("cpu"), tmp_path)
     for name in ("predictions.csv", "history.csv"):
         there = worked / "there/results" / job.folder / name
         assert there.read_bytes() == (tmp_path / name).read_bytes()

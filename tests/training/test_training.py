@@ -15,9 +15,11 @@ from synthetic import make_cohort, make_problem, settings_of, train_all
 
 from brio_core.cohorts.splits import make_split, split_checksum
 from brio_core.cohorts.stores import write_fc, write_series
+from brio_core.system.devices import choose_device
 from brio_core.system.errors import BrioError
 from brio_core.system.files import write_json
 from brio_core.training import trainer as training
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
 from brio_core.training.samplers import schedule, steps_per_epoch
 
@@ -65,7 +67,7 @@ def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
     expected = train_all(problem, tmp_path / "large")
     monkeypatch.setattr(training, "_run_group", small_machine)
     results = train_all(problem, tmp_path / "small")
-    assert [result.name for result in results] == [fold.name for fold in problem.folds]
+    assert [result.name for result in results] == [fold.name for fold in problem.data.folds]
     assert "3 folds at a time instead of 6" in capsys.readouterr().err
     for one, other in zip(expected, results):
         assert one.history[-1]["loss"] == pytest.approx(other.history[-1]["loss"], abs=1e-4)
@@ -73,17 +75,17 @@ def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
 
 def test_no_gpu_is_said_plainly(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert training.choose_device("auto", allow_cpu=True).type == "cpu"
+    assert choose_device("auto", allow_cpu=True).type == "cpu"
     for wanted, allow in (("auto", False), ("cuda", True)):
         with pytest.raises(BrioError, match="no CUDA device"):
-            training.choose_device(wanted, allow)
+            choose_device(wanted, allow)
 
 
 def test_foreign_or_broken_checkpoints_are_ignored(tmp_path):
-    store = training.Checkpoints(tmp_path, "mine", 1e9)
+    store = Checkpoints(tmp_path, "mine", 1e9)
     store.save(["a"], {"epoch": 3}, always=True)
     assert store.load(["a"], torch.device("cpu"))["epoch"] == 3
-    other = training.Checkpoints(tmp_path, "another code", 1e9)
+    other = Checkpoints(tmp_path, "another code", 1e9)
     assert other.load(["a"], torch.device("cpu")) is None
     for path in tmp_path.glob("*.pt"):
         path.write_bytes(path.read_bytes()[:100])
@@ -190,7 +192,7 @@ def test_the_learning_rate_follows_half_a_cosine():
     problem, _ = make_problem(
         "gcn", schedule="cosine", learning_rate=1e-2, final_learning_rate=1e-3, epochs=4
     )
-    run = GradientFit(problem, problem.folds[:1], 1 << 30)
+    run = GradientFit(problem, problem.data.folds[:1], 1 << 30)
     rates = []
     step = run._step
 
@@ -209,7 +211,7 @@ def test_adam_decays_through_the_gradient_and_adamw_beside_it():
     states = {}
     for optimiser in ("adam", "adamw"):
         problem, _ = make_problem("gcn", optimiser=optimiser, weight_decay=0.1)
-        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        run = GradientFit(problem, problem.data.folds[:1], 1 << 30)
         assert type(run.optimiser) is getattr(torch.optim, {"adam": "Adam"}.get(optimiser, "AdamW"))
         run.run(lambda _: None, "test")
         states[optimiser] = run.stack.state()
@@ -220,7 +222,7 @@ def test_bfloat16_trains_to_other_but_finite_numbers():
     states = []
     for precision in ("float32", "bfloat16"):
         problem, _ = make_problem("brio", precision=precision)
-        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        run = GradientFit(problem, problem.data.folds[:1], 1 << 30)
         run.run(lambda _: None, "test")
         states.append(run.stack.parameters)
     for value in states[1].values():

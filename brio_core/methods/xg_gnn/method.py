@@ -22,13 +22,13 @@ from torch.func import grad_and_value, vmap
 from torch.nn import functional
 
 from brio_core import kernels
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.methods.hyperparameters import EpisodeHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.mixup import draw_blend, mix
 from brio_core.methods.layers.norms import SiteNorm
 from brio_core.methods.layers.windows import mirrored_window, standardised
+from brio_core.methods.train_view import TrainView
 from brio_core.methods.xg_gnn.explanations import class_difference, disagreement, sparsity
 from brio_core.methods.xg_gnn.inner_adam import PREFIX, adam_step, add_moments
 from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions
