@@ -30,7 +30,7 @@ class Batches:
             rows.append(fold.train[np.where(drawn < 0, ~drawn, drawn)])
             # Each fold counts its own training sites from 0; other subjects are never asked for.
             number = np.zeros(len(data.label), np.int64)
-            number[fold.train] = np.unique(site, return_inverse=True)[1]
+            number[fold.train] = data.site_numbers(fold)
             numbers.append(number)
         self._rows, self._present, self._sites = (
             torch.as_tensor(np.stack(part), device=data.device) for part in (rows, present, numbers)

@@ -99,6 +99,10 @@ class TrainingData:
         """Number of training sites of a fold."""
         return len(np.unique(self.cohort.site[fold.train]))
 
+    def site_numbers(self, fold: Fold) -> np.ndarray:
+        """Sites of a fold's training subjects, counted from 0 in alphabetical order."""
+        return np.unique(self.cohort.site[fold.train], return_inverse=True)[1]
+
     def table(self, name: str, kept: bool = True) -> Table:
         """One row per subject of what methods may need: see :class:`Method`.
 
@@ -126,10 +130,7 @@ class TrainingData:
         return Scans(lambda: self.table("bold", kept), self.table("frames"), keys)
 
     def training_rows(self, folds: Sequence[Fold]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, sites and labels (F, W) of training subjects; shorter folds end with site -1.
-
-        Each fold counts its training sites from 0, in alphabetical order.
-        """
+        """Rows, sites and labels (F, W) of training subjects; shorter folds end with site -1."""
         # Equal for all folds of the split file, whichever of them are here.
         width = max(len(fold.train) for fold in self.folds)
         rows = np.zeros((len(folds), width), np.int64)
@@ -137,7 +138,7 @@ class TrainingData:
         for index, fold in enumerate(folds):
             count = len(fold.train)
             rows[index, :count] = fold.train
-            site[index, :count] = np.unique(self.cohort.site[fold.train], return_inverse=True)[1]
+            site[index, :count] = self.site_numbers(fold)
         return rows, site, self.label[rows]
 
 

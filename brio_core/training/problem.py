@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -105,7 +104,6 @@ class Problem:
     def view(self, fold: Fold) -> TrainView:
         """The training subjects of a fold."""
         data = self.data
-        names, site = np.unique(data.cohort.site[fold.train], return_inverse=True)
         rows = torch.as_tensor(fold.train, device=data.device)
         if self.shared_features is None:
             chosen = {
@@ -118,9 +116,9 @@ class Problem:
         return TrainView(
             **chosen,
             shared=self.shared_statistics.get(fold.name, {}),
-            site=torch.as_tensor(site, device=data.device),
+            site=torch.as_tensor(data.site_numbers(fold), device=data.device),
             label=torch.as_tensor(data.label[fold.train], device=data.device),
-            n_sites=len(names),
+            n_sites=data.n_sites(fold),
             n_rois=data.n_rois,
             rois=data.cohort.series.rois,
         )

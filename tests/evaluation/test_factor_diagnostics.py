@@ -7,14 +7,14 @@ import pytest
 import torch
 from synthetic import make_problem
 
-from brio_core.evaluation.diagnostics import (
+from brio_core.evaluation.diagnostics.caches import Reestimates
+from brio_core.evaluation.diagnostics.factors import (
     contrast_stability,
     factor_retention,
+    factor_scores,
     roi_profile,
     variational_form,
 )
-from brio_core.evaluation.diagnostics.caches import Reestimates
-from brio_core.evaluation.diagnostics.factors import factor_scores
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
 from brio_core.evaluation.scores import auc
 from brio_core.methods.brio.qualification import qualify
@@ -172,7 +172,7 @@ def test_only_full_brio_has_qualified_factors(brio):
     data, _, _ = brio
     tables = diagnose_fold(data, SETTINGS)
     assert set(tables) == {
-        "cells", "scan-length", "retention", "profiles", "contrasts", "penalties",
+        "folds", "scan-length", "retention", "profiles", "contrasts", "penalties",
     }  # fmt: skip
     assert len(tables["retention"]) == 4 * (3 + SETTINGS["retention_draws"])
     assert len(tables["scan-length"]) == 3
@@ -182,4 +182,4 @@ def test_only_full_brio_has_qualified_factors(brio):
 
     problem, modules = trained_brio(without="RS")
     other = TrainedFold(modules[0], problem, problem.data.folds[0], data.reestimates)
-    assert set(diagnose_fold(other, SETTINGS)) == {"cells", "scan-length"}
+    assert set(diagnose_fold(other, SETTINGS)) == {"folds", "scan-length"}

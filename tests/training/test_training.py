@@ -26,7 +26,7 @@ from brio_core.training.samplers import schedule, steps_per_epoch
 ROOT = Path(__file__).parents[2]
 
 
-def test_balanced_batches_hold_every_cell_equally_and_in_order():
+def test_balanced_batches_hold_every_site_class_equally_and_in_order():
     settings = settings_of("brio")
     site, label = np.repeat([0, 1, 2], [9, 5, 4]), np.array([0, 1] * 9)
     steps = schedule(settings, site, label, 20, np.random.default_rng(0))
@@ -81,7 +81,7 @@ def test_no_gpu_is_said_plainly(monkeypatch):
             choose_device(wanted, allow)
 
 
-def test_foreign_or_broken_checkpoints_are_ignored(tmp_path):
+def test_other_or_broken_checkpoints_are_ignored(tmp_path):
     store = Checkpoints(tmp_path, "mine", 1e9)
     store.save(["a"], {"epoch": 3}, always=True)
     assert store.load(["a"], torch.device("cpu"))["epoch"] == 3
@@ -93,9 +93,9 @@ def test_foreign_or_broken_checkpoints_are_ignored(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory):
+def toy_run(tmp_path_factory):
     """Files of a toy cohort, and the command line that trains BRIO on it."""
-    folder = tmp_path_factory.mktemp("cell")
+    folder = tmp_path_factory.mktemp("run")
     cohort, table = make_cohort()
     people = table.assign(age="n/a", sex="n/a", mean_fd="n/a", tr="2.0", source="made up")
     (folder / "toy").mkdir()
@@ -125,8 +125,8 @@ def start(command, out):
     )
 
 
-def test_a_killed_cell_goes_on_and_ends_with_the_same_bytes(cell):
-    folder, command = cell
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(toy_run):
+    folder, command = toy_run
     assert start(command, folder / "undisturbed").wait() == 0
     kills = 0
     for attempt in range(20):
@@ -159,19 +159,22 @@ def latest_change(folder):
     return max(changes, default=0)
 
 
-def test_meta_says_how_to_repeat_the_cell(cell):
-    folder, command = cell
+def test_meta_says_how_to_repeat_the_run(toy_run):
+    folder, command = toy_run
     if not (folder / "undisturbed").exists():
         assert start(command, folder / "undisturbed").wait() == 0
     meta = json.loads((folder / "undisturbed" / "meta.json").read_text())
-    for key in ("cohort", "protocol", "variant", "seed", "settings", "split_checksum", "versions",
-                "device", "threads", "group_size", "parameters", "peak_memory_bytes"):  # fmt: skip
+    told = (
+        "cohort", "protocol", "variant", "seed", "hyperparameters", "split_checksum", "versions",
+        "device", "threads", "group_size", "parameters", "peak_memory_bytes",
+    )  # fmt: skip
+    for key in told:
         assert meta[key] not in (None, ""), key
     assert [fold["name"] for fold in meta["folds"]] == [f"site{index}" for index in range(6)]
 
 
-def test_split_of_another_cohort_is_refused(cell):
-    folder, command = cell
+def test_split_of_another_cohort_is_refused(toy_run):
+    folder, command = toy_run
     split = json.loads((folder / "split.json").read_text())
     split["subjects"][0] = "somebody else"
     split["checksum"] = split_checksum(split)

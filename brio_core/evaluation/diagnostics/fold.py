@@ -54,10 +54,8 @@ class TrainedFold:
     @property
     def train(self) -> tuple[Tensor, Tensor]:
         """Sites, counted from 0, and labels of the training subjects."""
-        site = np.unique(self.data.cohort.site[self.fold.train], return_inverse=True)[1]
-        label = self.data.label[self.fold.train]
-        device = self.data.device
-        return torch.as_tensor(site, device=device), torch.as_tensor(label, device=device)
+        values = self.data.site_numbers(self.fold), self.data.label[self.fold.train]
+        return tuple(torch.as_tensor(one, device=self.data.device) for one in values)
 
     def test_auc(self, logits: Tensor) -> float:
         """AUC of logits of the test subjects."""
