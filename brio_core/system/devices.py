@@ -65,8 +65,8 @@ def use_free_gpu() -> None:
     """Make a free GPU the current one; wait for one where all are taken.
 
     Only what CUDA_VISIBLE_DEVICES shows is considered. A single GPU needs no lock: there Snakemake
-    runs one job at a time, and a cluster gives every job its own. A process that works off several
-    runs keeps the one that it has.
+    runs one job at a time, and a cluster gives every job its own. A process with several runs keeps
+    the one that it has.
     """
     count = torch.cuda.device_count()
     if count > 1 and not _held:

@@ -260,7 +260,7 @@ class TestLinearReestimation:
         assert module.scale.all()
 
     def test_no_point_penalises_more_than_an_earlier_one(self):
-        settings = make_problem("linear-reestimation")[0].hyperparameters
+        settings = make_problem("linear-reestimation")[0].trial.hyperparameters
         grid = [(alpha, power) for alpha in settings.penalties for power in settings.powers]
         for index, (alpha, power) in enumerate(grid):
             for later_alpha, later_power in grid[index + 1 :]:
@@ -277,6 +277,6 @@ class TestLinearReestimation:
 
 def test_weights_count_as_parameters():
     module = registry.find("linear-correlation")(
-        make_problem("linear-correlation")[0].hyperparameters, 10, 3
+        make_problem("linear-correlation")[0].trial.hyperparameters, 10, 3
     )
     assert sum(parameter.numel() for parameter in module.parameters()) == 46
