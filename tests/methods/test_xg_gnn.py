@@ -12,8 +12,8 @@ from brio_core.methods.xg_gnn.inner_adam import PREFIX
 from brio_core.methods.xg_gnn.method import INNER, OUTER, Propagation, RegionLinear, XgGnn
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import fold_in
+from brio_core.training.batches import schedule
 from brio_core.training.gradient import GradientFit
-from brio_core.training.samplers import schedule
 
 ROIS, FRAMES, SUBJECTS = 8, 40, 4
 

@@ -19,9 +19,9 @@ from brio_core.system.devices import choose_device
 from brio_core.system.errors import BrioError
 from brio_core.system.files import write_json
 from brio_core.training import trainer as training
+from brio_core.training.batches import schedule, steps_per_epoch
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
-from brio_core.training.samplers import schedule, steps_per_epoch
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,8 +51,8 @@ def test_shuffled_batches_run_through_everybody_before_repeating():
 
 
 def test_steps_per_epoch_is_one_number_for_all_folds():
-    assert steps_per_epoch(settings_of("gcn", batch_size=64), [880, 990, 850], 34) == 16
-    assert steps_per_epoch(settings_of("brio", subjects_per_site_class=4), [880, 990, 850], 34) == 8
+    assert steps_per_epoch(settings_of("gcn", batch_size=64), [880, 990, 850], 17) == 16
+    assert steps_per_epoch(settings_of("brio", subjects_per_site_class=4), [880, 990, 850], 17) == 8
 
 
 def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
