@@ -1,5 +1,7 @@
 """XG-GNN: the step within a step, learnt graphs, and scans of unequal length."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -246,7 +248,8 @@ def test_too_short_scans_and_a_single_site_are_errors():
     cohort, table = make_cohort()
     short = int(np.argmin(cohort.series.frames))
     problem, _ = make_problem("xg-gnn", cohort, table)
-    problem.trial.method = type("Picky", (XgGnn,), {"min_frames": 1000})
+    picky = type("Picky", (XgGnn,), {"min_frames": 1000})
+    problem = replace(problem, trial=replace(problem.trial, method=picky))
     with pytest.raises(BrioError, match=f"{cohort.subjects[0]} has .* frames, but xg-gnn needs"):
         problem.inputs  # noqa: B018
     with pytest.raises(BrioError, match=f"{cohort.subjects[short]} has"):
