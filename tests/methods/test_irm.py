@@ -1,5 +1,7 @@
 """IRM: the penalty, its closed form, and the switch of its weight."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from synthetic import make_problem, settings_of
@@ -68,7 +70,7 @@ def test_without_weight_it_is_the_mean_risk_over_sites():
             return mean_site_risk(logits, batch.label, members), {}
 
     problem, _ = make_problem("irm", folds=slice(0, 2), variant="same", penalty_weight=0.0)
-    problem.trial.method = SiteRisk
+    problem = replace(problem, trial=replace(problem.trial, method=SiteRisk))
     plain = trained(GradientFit(problem, problem.data.folds, memory_budget=1 << 30))
     ours = trained(fit(penalty_weight=0.0))
     for name, value in plain.stack.state().items():
