@@ -6,7 +6,7 @@ PYTHON ?= python3
 # Another index for torch, such as the one that PyTorch names for its small CPU build.
 TORCH_INDEX ?=
 DEVICE ?= cpu
-BENCHMARKS := sinkhorn reestimation encoder training
+OPERATIONS := sinkhorn reestimation encoder tangent
 READY := .venv/.ready
 # Rules call `python`, so the environment comes first in PATH; what the user's PYTHONPATH names
 # must not shadow pinned packages.
@@ -60,17 +60,19 @@ format: $(READY) ## format all code
 	@$(IN_VENV) snakefmt Snakefile workflow
 
 bench: $(READY) ## time planning, training and their parts; results go to docs/benchmarks (DEVICE=cuda)
-	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; for name in $(BENCHMARKS); do \
-	    echo "== $$name"; python "benchmarks/$$name.py" --device $(DEVICE) \
-	        | tee "docs/benchmarks/$(DEVICE)-$$name.md" || exit 1; done; \
-	    for name in planning extraction; do echo "== $$name"; \
-	        python "benchmarks/$$name.py" | tee "docs/benchmarks/$$name.md" || exit 1; done
+	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; cd docs/benchmarks; \
+	    for name in $(OPERATIONS); do \
+	        python ../../benchmarks/operations.py $$name --device $(DEVICE) \
+	            | tee $(DEVICE)-$$name.md || exit 1; done; \
+	    python ../../benchmarks/training.py --device $(DEVICE) | tee $(DEVICE)-training.md && \
+	    python ../../benchmarks/overhead.py plan | tee planning.md && \
+	    python ../../benchmarks/extraction.py | tee extraction.md
 
-pages: $(READY) ## fill in docs/results again from its templates and the tables beside the pages
+pages: $(READY) ## make docs/configuration.md from the schemas, docs/results from templates and tables
+	@$(IN_VENV) python scripts/manual.py
 	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
 
-readme-picture: ## take the README's pictures from the last demo run
-	cp results/figures/main-loso.png docs/images/demo-unseen-sites.png
+readme-picture: ## take the picture of the method from the last demo run
 	cp results/figures/method.png docs/images/method.png
 
 clean: ## remove the environment and caches; results and data stay

@@ -1,6 +1,7 @@
-"""What the benchmarks share: machine, timing, tables, and a cohort of ABIDE's size."""
+"""What the benchmarks share: machine, timing, tables, and a cohort of ABIDE's size to train on."""
 
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,12 +9,19 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 import yaml
 
 from brio_core.cohorts.cohort import Cohort
+from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
+from brio_core.methods import registry
+from brio_core.training.checkpoints import Checkpoints
+from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.problem import Problem, Trial
+from brio_core.training.trainer import train
 
 METHODS = Path(__file__).resolve().parents[1] / "config" / "methods"
 
@@ -33,17 +41,22 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def seconds(call: Callable[[], object], device: str, repeats: int = 5) -> float:
-    """The best of several timings of one call, after one that is not counted."""
-    call()
-    wait(device)
-    times = []
-    for _ in range(repeats):
+def seconds(call: Callable[[], object], device: str, repeats: int = 3) -> float:
+    """Seconds of one call: the best of several timings, after one that is not counted.
+
+    A timing holds as many calls as take a fifth of a second.
+    """
+
+    def timed(calls: int) -> float:
         begun = time.perf_counter()
-        call()
+        for _ in range(calls):
+            call()
         wait(device)
-        times.append(time.perf_counter() - begun)
-    return min(times)
+        return time.perf_counter() - begun
+
+    timed(1)
+    calls = max(1, int(0.2 / timed(1)))
+    return min(timed(calls) for _ in range(repeats)) / calls
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -53,7 +66,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def common_settings(method: str, **overrides: object) -> dict[str, object]:
-    """The shipped defaults of a method, with changes."""
+    """The shipped hyperparameters of a method, with changes."""
     presets = yaml.safe_load((METHODS / f"{method}.yaml").read_text())["presets"]
     return {**presets["common"], **overrides}
 
@@ -68,9 +81,15 @@ class Size:
     frames: tuple[int, int] = (78, 316)
 
 
+def smooth_noise(generator: np.random.Generator, frames: int, rois: int) -> np.ndarray:
+    """A made-up scan (frames, ROIs) with some autocorrelation."""
+    noise = generator.standard_normal((frames + 3, rois), np.float32)
+    return noise[3:] + noise[2:-1] + noise[1:-2] + noise[:-3]
+
+
 @cache
-def make_cohort(size: Size) -> tuple[Cohort, np.ndarray]:
-    """Smoothed noise with unequal sites and scan lengths, and balanced labels."""
+def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
+    """Unequal sites and scan lengths, balanced labels; the LOSO split and its block lengths."""
     generator = np.random.default_rng(0)
     share = generator.dirichlet(np.full(size.sites, 3.0))
     count = np.maximum(12, (share * size.subjects).astype(int))
@@ -78,10 +97,7 @@ def make_cohort(size: Size) -> tuple[Cohort, np.ndarray]:
     site = np.repeat([f"site{index:02d}" for index in range(size.sites)], count)
     label = np.concatenate([np.arange(number) % 2 for number in count])
     frames = generator.integers(*size.frames, size=len(site), endpoint=True)
-    scans = []
-    for number in frames:
-        noise = generator.standard_normal((number + 3, size.rois), np.float32)
-        scans.append(noise[3:] + noise[2:-1] + noise[1:-2] + noise[:-3])
+    scans = [smooth_noise(generator, number, size.rois) for number in frames]
     subjects = tuple(f"s{index:05d}" for index in range(len(site)))
     series = Series(
         subjects,
@@ -92,4 +108,36 @@ def make_cohort(size: Size) -> tuple[Cohort, np.ndarray]:
     )
     fc = np.stack([fisher_z_connectivity(scan) for scan in scans]).astype(np.float32)
     covariates = np.zeros((len(site), 3), np.float32)
-    return Cohort("made-up", subjects, site, fc, series, covariates), label
+    people = pd.DataFrame({"subject": subjects, "site": site, "label": label, "group": "n/a"})
+    split = make_split(people, "made-up", "loso", 0)
+    lengths = {
+        "split_checksum": split["checksum"],
+        "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
+    }
+    return Cohort("made-up", subjects, site, fc, series, covariates), split, lengths
+
+
+def train_folds(
+    size: Size,
+    name: str,
+    hyperparameters: dict,
+    device: str,
+    n_folds: int | None = None,
+    budget: int | None = None,
+) -> tuple[float, list]:
+    """Seconds of training the first folds, or all, of a made-up cohort, and their results.
+
+    ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
+    """
+    cohort, split, lengths = make_cohort(size)
+    folds = read_folds(cohort, split, lengths)[:n_folds]
+    method = registry.find(name)
+    known = method.Hyperparameters.of(hyperparameters, name)
+    data = TrainingData(cohort, split, folds, torch.device(device), budget)
+    problem = Problem(data, Trial(method, known, name, 0))
+    wait(device)
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        results = train(problem, Checkpoints(Path(folder), "benchmark", 60), None)
+        wait(device)
+        return time.perf_counter() - begun, results

@@ -45,7 +45,7 @@ def measure(folder: Path, reader: str) -> None:
     from nilearn.maskers import NiftiLabelsMasker
 
     from brio_core.cohorts.atlases.atlas import read_atlas
-    from brio_core.cohorts.extraction import Extractor
+    from brio_core.cohorts.readers.images import Extractor
 
     bold, labels = folder / "bold.nii.gz", folder / "labels.nii.gz"
 

@@ -40,12 +40,13 @@ def parse() -> argparse.Namespace:
 ARGUMENTS = parse()
 
 import numpy as np  # noqa: E402
-from common import common_settings, machine, table  # noqa: E402
+from common import common_settings, machine, smooth_noise, table  # noqa: E402
 
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS  # noqa: E402
 from brio_core.cohorts.splits import split_checksum  # noqa: E402
 from brio_core.cohorts.stores import Rois, write_series  # noqa: E402
-from brio_core.system.files import read_json, write_json, write_text  # noqa: E402
+from brio_core.cohorts.tables import write_table  # noqa: E402
+from brio_core.system.files import read_json, write_json  # noqa: E402
 
 
 def make(folder: Path, subjects: int) -> None:
@@ -57,23 +58,22 @@ def make(folder: Path, subjects: int) -> None:
     names = [f"s{index:06d}" for index in range(subjects)]
 
     def scan(index: int) -> np.ndarray:
-        noise = generator.standard_normal((frames + 3, rois), np.float32)
-        noise = noise[3:] + noise[2:-1] + noise[1:-2] + noise[:-3]
+        noise = smooth_noise(generator, frames, rois)
         noise[:, :10] += 0.3 * label[index] * noise[:, 10:20]
         return noise
 
     regions = Rois.named(f"roi{index}" for index in range(rois))
     write_series(folder / "series.h5", names, map(scan, range(subjects)), regions, {})
-    lines = ["\t".join(PARTICIPANT_COLUMNS)]
-    for index, name in enumerate(names):
-        values = {
+    rows = [
+        {
             "subject": name, "site": f"site{site[index]:02d}", "label": label[index],
             "age": f"{generator.uniform(8, 60):.1f}", "sex": "MF"[generator.integers(2)],
             "mean_fd": f"{generator.uniform(0.05, 0.4):.3f}", "tr": "2", "group": "n/a",
             "source": name,
-        }  # fmt: skip
-        lines.append("\t".join(str(values[column]) for column in PARTICIPANT_COLUMNS))
-    write_text(folder / "participants.tsv", "\n".join(lines) + "\n")
+        }
+        for index, name in enumerate(names)
+    ]  # fmt: skip
+    write_table(folder / "participants.tsv", PARTICIPANT_COLUMNS, rows)
 
 
 class Cost(NamedTuple):
@@ -115,15 +115,15 @@ def params(method: str) -> str:
     if method == "brio":
         # One refresh in two epochs: its length grows with subjects like that of an epoch.
         changes = {"epochs": 2, "warmup_epochs": 1, "first_epoch": 2, "refresh_interval": 10**6}
-    settings = common_settings(method, **changes)
+    hyperparameters = common_settings(method, **changes)
     return json.dumps(
-        {"method": method, "label": method, "group": "-", "hyperparameters": settings}
+        {"method": method, "label": method, "group": "-", "hyperparameters": hyperparameters}
     )
 
 
 def stages(folder: Path) -> dict[str, Cost]:
     """Every stage with its seconds and gigabytes."""
-    split, lengths = folder / "loso.json", folder / "blocklength.json"
+    split, lengths = folder / "loso.json", folder / "block_length.json"
     series, people = folder / "series.h5", folder / "participants.tsv"
     measured = {"connect": run("connect.py", "--series", series, "--out", folder / "fc.h5")}
     measured["split"] = run(

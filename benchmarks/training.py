@@ -1,4 +1,4 @@
-"""Training all folds of an ABIDE-sized cell at once: time, memory, and the floor below them.
+"""Training all folds of an ABIDE-sized run at once: time, memory, and the floor below them.
 
 python benchmarks/training.py --device cuda             # both parcellations, all parts of a run
 python benchmarks/training.py --device cuda --sweep     # how time and memory grow
@@ -8,10 +8,7 @@ import argparse
 import gc
 import os
 import sys
-import tempfile
-import time
 from dataclasses import replace
-from pathlib import Path
 
 
 def parse() -> argparse.Namespace:
@@ -37,57 +34,29 @@ FOLDS = ARGUMENTS.folds or (None if GPU else 2)
 SHORT = {"warmup_epochs": EPOCHS // 4, "first_epoch": EPOCHS // 4 + 1}
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
-import pandas as pd  # noqa: E402
 import torch  # noqa: E402
-from common import Size, common_settings, machine, make_cohort, table, wait  # noqa: E402
+from common import Size, common_settings, machine, table, train_folds  # noqa: E402
 
-from brio_core.cohorts.splits import make_split  # noqa: E402
-from brio_core.methods import registry  # noqa: E402
 from brio_core.system.devices import make_deterministic  # noqa: E402
-from brio_core.training.checkpoints import Checkpoints  # noqa: E402
-from brio_core.training.data import TrainingData, read_folds  # noqa: E402
-from brio_core.training.problem import Problem, Trial  # noqa: E402
-from brio_core.training.trainer import train  # noqa: E402
 
 
 def run(
-    cohort, label, settings: dict, deterministic: bool = True, budget: int | None = None
+    size: Size, hyperparameters: dict, deterministic: bool = True, budget: int | None = None
 ) -> tuple[float, float, int]:
-    """Seconds for all folds, peak gigabytes, and epochs times folds of one cell.
-
-    ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
-    """
-    device = torch.device(ARGUMENTS.device)
+    """Seconds for all folds, peak gigabytes, and epochs times folds of one run."""
     gc.collect()
-    make_deterministic(device, settings["precision"])
+    make_deterministic(torch.device(ARGUMENTS.device), hyperparameters["precision"])
     torch.use_deterministic_algorithms(deterministic)
-    people = pd.DataFrame(
-        {"subject": cohort.subjects, "site": cohort.site, "label": label, "group": "n/a"}
-    )
-    split = make_split(people, cohort.name, "loso", 0)
-    lengths = {
-        "split_checksum": split["checksum"],
-        "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
-    }
-    folds = read_folds(cohort, split, lengths)[:FOLDS]
-    method = registry.find(ARGUMENTS.method)
-    known = method.Hyperparameters.of(settings, ARGUMENTS.method)
-    data = TrainingData(cohort, split, folds, device, budget)
-    problem = Problem(data, Trial(method, known, ARGUMENTS.method, 0))
-    wait(ARGUMENTS.device)
-    with tempfile.TemporaryDirectory() as folder:
-        begun = time.perf_counter()
-        results = train(problem, Checkpoints(Path(folder), "benchmark", 60), None)
-        wait(ARGUMENTS.device)
-        elapsed = time.perf_counter() - begun
-    memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
+    given = (ARGUMENTS.method, hyperparameters, ARGUMENTS.device, FOLDS, budget)
+    elapsed, results = train_folds(size, *given)
+    memory = torch.cuda.max_memory_allocated() / 1e9 if GPU else float("nan")
     return elapsed, memory, sum(result.epochs for result in results)
 
 
-def floor(size: Size, settings: dict, steps: int) -> str:
+def floor(size: Size, hyperparameters: dict, steps: int) -> str:
     """Bytes that a step must move and the operations it must do, for the graphs alone."""
-    graphs = size.sites * (size.sites - 3) * 2 * settings["subjects_per_site_class"]
-    layers, width = settings["layers"], settings["hidden"]
+    graphs = size.sites * (size.sites - 3) * 2 * hyperparameters["subjects_per_site_class"]
+    layers, width = hyperparameters["layers"], hyperparameters["hidden"]
     # Both channels of a graph are read once per layer, forward and backward.
     moved = graphs * 2 * size.rois**2 * 4 * 2 * layers
     done = graphs * 2 * size.rois**2 * width * 2 * 2 * layers
@@ -98,10 +67,11 @@ def full_runs() -> None:
     rows = []
     for rois in ROIS:
         size = Size(rois=rois)
-        cohort, label = make_cohort(size)
-        settings = common_settings(ARGUMENTS.method, epochs=EPOCHS)
+        hyperparameters = common_settings(ARGUMENTS.method, epochs=EPOCHS)
         if EPOCHS < 200:
-            settings |= {name: value for name, value in SHORT.items() if name in settings}
+            hyperparameters |= {
+                name: value for name, value in SHORT.items() if name in hyperparameters
+            }
         for name, changes, deterministic in (
             ("shipped defaults (deterministic, TF32), first run in a process", {}, True),
             ("shipped defaults (deterministic, TF32)", {}, True),
@@ -109,11 +79,11 @@ def full_runs() -> None:
             ("float32 products instead of TF32", {"precision": "float32"}, True),
             ("bfloat16 products in training", {"precision": "bfloat16"}, True),
         ):
-            seconds, memory, epochs = run(cohort, label, {**settings, **changes}, deterministic)
+            seconds, memory, epochs = run(size, {**hyperparameters, **changes}, deterministic)
             per_epoch = 1e3 * seconds / epochs
             rows.append((rois, name, f"{seconds:.1f}", f"{per_epoch:.2f}", f"{memory:.1f}"))
-        if "subjects_per_site_class" in settings and "layers" in settings:
-            print(f"{rois} ROIs, floor: {floor(size, settings, 7 * EPOCHS)}\n")
+        if "subjects_per_site_class" in hyperparameters and "layers" in hyperparameters:
+            print(f"{rois} ROIs, floor: {floor(size, hyperparameters, 7 * EPOCHS)}\n")
     header = (
         "ROIs",
         "what",
@@ -124,20 +94,20 @@ def full_runs() -> None:
     print(table(header, rows))
 
 
-def complexity(size: Size, settings: dict) -> float:
+def complexity(size: Size, hyperparameters: dict) -> float:
     """The paper's amortised time of a step, App. C, in units of 10^9 operations of one fold."""
-    batch = 2 * (size.sites - 3) * settings["subjects_per_site_class"]
+    batch = 2 * (size.sites - 3) * hyperparameters["subjects_per_site_class"]
     source = size.subjects * (size.sites - 3) / size.sites
-    factors, layers = settings["factors"], settings["layers"]
-    width = max(settings["hidden"], settings["total_factor_dim"] // factors)
-    support = settings["density"] * size.rois**2
+    factors, layers = hyperparameters["factors"], hyperparameters["layers"]
+    width = max(hyperparameters["hidden"], hyperparameters["total_factor_dim"] // factors)
+    support = hyperparameters["density"] * size.rois**2
     encode = layers * (support * width + size.rois * width**2)
     encode += size.rois * factors * width + factors * width**2
-    step = batch * encode + batch**2 * (factors * width + settings["sinkhorn_iterations"])
-    again = settings["reestimates"] * size.rois**2 * sum(size.frames) / 2
-    refresh = source * (again + (settings["reestimates"] + 1) * encode)
+    step = batch * encode + batch**2 * (factors * width + hyperparameters["sinkhorn_iterations"])
+    again = hyperparameters["reestimates"] * size.rois**2 * sum(size.frames) / 2
+    refresh = source * (again + (hyperparameters["reestimates"] + 1) * encode)
     refresh += size.sites**2 * factors
-    return (step + refresh / settings["refresh_interval"]) / 1e9
+    return (step + refresh / hyperparameters["refresh_interval"]) / 1e9
 
 
 def tables(size: Size) -> tuple[int, int]:
@@ -161,13 +131,12 @@ def sweep() -> None:
     cases += [("scans and FC streamed from the host too", centre, {}, 0)]
     rows = []
     for name, size, changes, budget in cases:
-        cohort, label = make_cohort(size)
-        settings = common_settings(ARGUMENTS.method, **{**base, **changes})
-        run(cohort, label, {**settings, "epochs": 12}, budget=budget)
-        seconds, memory, epochs = run(cohort, label, settings, budget=budget)
+        hyperparameters = common_settings(ARGUMENTS.method, **{**base, **changes})
+        run(size, {**hyperparameters, "epochs": 12}, budget=budget)
+        seconds, memory, epochs = run(size, hyperparameters, budget=budget)
         kept = sum(part for part in tables(size) if budget is None or part <= budget) / 1e9
         numbers = (seconds, 1e3 * seconds / epochs, memory, kept, memory - kept)
-        expected = f"{complexity(size, settings):.2f}"
+        expected = f"{complexity(size, hyperparameters):.2f}"
         rows.append((name, *(f"{number:.2f}" for number in numbers), expected))
         print(name, file=sys.stderr, flush=True)
     header = (

@@ -6,8 +6,7 @@ import sys
 from brio_core.system.cli import json_argument, run
 
 
-def main() -> None:
-    """Apply the exclusion rules to all parts and write the kept scans in the order of the table."""
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", type=json_argument, required=True, help="the dataset as JSON")
     parser.add_argument("--data-dir", required=True, help="the folder of all cohorts")
@@ -17,25 +16,29 @@ def main() -> None:
     parser.add_argument("--participants", required=True, help="participants.tsv to write")
     parser.add_argument("--inclusion", required=True, help="inclusion.tsv to write")
     parser.add_argument("--series", required=True, help="series.h5 to write")
-    arguments = parser.parse_args()
+    return parser.parse_args()
 
+
+def main() -> None:
+    """Apply the exclusion rules and write the kept scans in the order of the table."""
+    arguments = parse()
     from importlib.metadata import version
 
     from brio_core import __version__
     from brio_core.cohorts import inclusion
     from brio_core.cohorts.candidates import read_candidates
     from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
-    from brio_core.cohorts.parts import Parts, sources_checksum
-    from brio_core.cohorts.readers.sources import open_source
+    from brio_core.cohorts.extraction import ExtractedScans, joint_checksum
+    from brio_core.cohorts.readers.reader import open_reader
     from brio_core.cohorts.stores import write_series
     from brio_core.cohorts.tables import refuse_formula, write_table
 
     dataset = arguments.dataset
     cohort = dataset["cohort"]
-    source = open_source(dataset, arguments.data_dir)
+    reader = open_reader(dataset, arguments.data_dir)
     candidates = read_candidates(arguments.candidates)
-    parts = Parts(arguments.parts)
-    outcomes = [parts.outcome(candidate["subject"]) for candidate in candidates]
+    scans = ExtractedScans(arguments.parts)
+    outcomes = [scans.outcome(candidate["subject"]) for candidate in candidates]
     reasons = inclusion.exclusion_reasons(candidates, outcomes, inclusion.Rules.of(dataset))
 
     print(inclusion.summary(candidates, reasons, cohort), file=sys.stderr)
@@ -46,20 +49,19 @@ def main() -> None:
     kept = [candidate for candidate in candidates if not reasons[candidate["subject"]]]
     kept.sort(key=lambda candidate: (candidate["site"], candidate["subject"]))
     subjects = [candidate["subject"] for candidate in kept]
-    named = (o.names for o in outcomes if o.names and not reasons[o.subject])
-    names = next(named, ())
+    used = [outcome for outcome in outcomes if not reasons[outcome.subject]]
     provenance = {
         "brio": __version__,
         "dataset": dataset,
-        "source_sha256": sources_checksum(o for o in outcomes if not reasons[o.subject]),
-        "units": source.units,
+        "source_sha256": joint_checksum(used),
+        "units": reader.units,
         "versions": {name: version(name) for name in ("numpy", "scipy", "pandas", "h5py")},
-        **source.provenance(),
+        **reader.provenance(),
     }
-    rois = source.rois(names)
+    rois = reader.rois(next((outcome.names for outcome in used if outcome.names), ()))
     for name in rois.names:
         refuse_formula(name, f"the name of a region of cohort {cohort}")
-    write_series(arguments.series, subjects, parts.series(subjects), rois, provenance)
+    write_series(arguments.series, subjects, scans.series(subjects), rois, provenance)
     rows = inclusion.inclusion_rows(candidates, outcomes, reasons)
     write_table(arguments.inclusion, inclusion.COLUMNS, rows)
     write_table(arguments.participants, PARTICIPANT_COLUMNS, kept)

@@ -55,7 +55,7 @@ def fold_record(fold: dict, split: dict, series, repetition_time, options: dict)
     """The block length of one fold, in frames and in seconds where repetition times are known."""
     import numpy as np
 
-    from brio_core.connectivity.reestimation import estimate_block_length, round_half_up
+    from brio_core.connectivity.block_length import estimate_block_length, round_half_up
     from brio_core.system.randomness import torch_generator
 
     train = np.asarray(fold["train"])

@@ -16,10 +16,10 @@ def main() -> None:
 
     from brio_core.cohorts.candidates import COLUMNS, find_candidates
     from brio_core.cohorts.inclusion import stop_if_bad
-    from brio_core.cohorts.readers.sources import open_source
+    from brio_core.cohorts.readers.reader import open_reader
     from brio_core.cohorts.tables import write_table
 
-    candidates = find_candidates(open_source(arguments.dataset, arguments.data_dir))
+    candidates = find_candidates(open_reader(arguments.dataset, arguments.data_dir))
     if arguments.on_bad_subject == "stop":
         reasons = {candidate["subject"]: candidate["excluded"] for candidate in candidates}
         stop_if_bad(reasons, arguments.dataset["cohort"])

@@ -22,9 +22,6 @@ def main() -> None:
         "--experiments", nargs="*", default=[], help="experiments whose optional sections are kept"
     )
     parser.add_argument(
-        "--left-out", nargs="*", default=[], help="other experiments that sections may name"
-    )
-    parser.add_argument(
         "--command", default="scripts/document.py", help="how the page says that it was made"
     )
     parser.add_argument("--out-dir", type=Path, help="where pages of templates go")
@@ -32,8 +29,8 @@ def main() -> None:
     if arguments.templates and not arguments.out_dir:
         parser.error("--templates needs --out-dir")
 
-    from brio_core.reporting.document import Sources
-    from brio_core.reporting.pages import Made, fill, fill_again, write_page
+    from brio_core.reporting.pages.document import fill, fill_again, write_page
+    from brio_core.reporting.pages.numbers import Sources
     from brio_core.system.files import write_text
 
     # All are filled in before one is written.
@@ -43,8 +40,8 @@ def main() -> None:
             write_text(path, page.text)
         return
     sources = Sources(arguments.tables, arguments.figures)
-    words = (arguments.experiments, arguments.left_out, arguments.command)
-    for page in [fill(Made(str(path), *words), sources) for path in arguments.templates]:
+    how = (arguments.experiments, arguments.command, sources)
+    for page in [fill(str(path), *how) for path in arguments.templates]:
         write_page(page, arguments.out_dir)
 
 

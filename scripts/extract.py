@@ -16,15 +16,14 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="HDF5 file to write")
     arguments = parser.parse_args()
 
-    from brio_core.cohorts.batch import extract_batch
     from brio_core.cohorts.candidates import read_candidates
-    from brio_core.cohorts.parts import write_part
-    from brio_core.cohorts.readers.sources import open_source
+    from brio_core.cohorts.extraction import extract_batch, write_batch
+    from brio_core.cohorts.readers.reader import open_reader
 
-    source = open_source(arguments.dataset, arguments.data_dir)
+    reader = open_reader(arguments.dataset, arguments.data_dir)
     candidates = read_candidates(arguments.candidates)
     batch = list(enumerate(candidates))[arguments.batch :: arguments.batches]
-    write_part(arguments.out, extract_batch(source, batch))
+    write_batch(arguments.out, extract_batch(reader, batch))
 
 
 if __name__ == "__main__":

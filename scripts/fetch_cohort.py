@@ -32,11 +32,11 @@ def main() -> None:
         advice = dataset["how_to_get"].strip()
         raise BrioError(f"cohort {dataset['cohort']} cannot be downloaded by a program; {advice}")
 
-    from brio_core.cohorts.readers.pcp import PcpSource
+    from brio_core.cohorts.readers.pcp import PcpReader
     from brio_core.cohorts.readers.pcp_download import download
 
-    source = PcpSource(dataset, arguments.data_dir)
-    came, there = download(source, arguments.attempts, arguments.wait, arguments.url)
+    reader = PcpReader(dataset, arguments.data_dir)
+    came, there = download(reader, arguments.attempts, arguments.wait, arguments.url)
     print(f"{came} scans downloaded, {there} were there; check them with scripts/check_cohort.py")
 
 

@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="HTML")
     arguments = parser.parse_args()
 
-    from brio_core.reporting.overview import render
+    from brio_core.reporting.pages.overview import render
     from brio_core.system.files import write_text
 
     write_text(arguments.out, render(**vars(arguments)))

@@ -21,7 +21,7 @@ def main() -> None:
 
     from brio_core.cohorts.cohort import Cohort, read_participants
     from brio_core.cohorts.site_profile import site_profile
-    from brio_core.system.files import write_text
+    from brio_core.cohorts.tables import write_table
 
     table = read_participants(arguments.cohort_dir / "participants.tsv")
     cohort = Cohort.load(arguments.cohort_dir)
@@ -34,10 +34,9 @@ def main() -> None:
         "frames": cohort.series.frames,
         **site_profile(np.asarray(cohort.fc), cohort.site),
     }
-    lines = ["\t".join(COLUMNS)]
-    for row in zip(*(columns[name] for name in COLUMNS)):
-        lines.append("\t".join(map(_text, row)))
-    write_text(arguments.out, "\n".join(lines) + "\n")
+    values = zip(*(columns[name] for name in COLUMNS))
+    rows = [dict(zip(COLUMNS, map(_text, row))) for row in values]
+    write_table(arguments.out, COLUMNS, rows)
     outliers = sum(bool(reason) for reason in columns["outlier"])
     print(f"{len(table)} subjects, {outliers} of them stand out by their connectivity")
 

@@ -27,9 +27,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    parser.add_argument(
-        "--beside", type=int, default=0, help="other processes that train here, recorded there too"
-    )
     return parser.parse_args(argv)
 
 
@@ -51,7 +48,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments.checkpoint_seconds,
         arguments.memory_mb,
         arguments.compress_models,
-        arguments.beside,
     )
     wanted = Run(files, arguments.variant, arguments.params, arguments.seed, arguments.code)
     train_run(wanted, machine, arguments.out_dir)

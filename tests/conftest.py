@@ -1,21 +1,14 @@
 """What all tests share: the programs, and the demo cohort made once per test session."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.programs import run_program
+
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def _run_script(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def _load_dataset(cohort: str) -> dict:
@@ -26,14 +19,14 @@ def _run_cohort(dataset: dict, data_dir: Path, out: Path, on_bad_subject: str = 
     settings = ("--dataset", json.dumps(dataset), "--data-dir", data_dir)
     bad = ("--on-bad-subject", on_bad_subject)
     candidates, part = out / "candidates.tsv", out / "parts" / "0.h5"
-    result = _run_script("candidates", *settings, *bad, "--out", candidates)
+    result = run_program("candidates", *settings, *bad, "--out", candidates)
     if result.returncode == 0:
         batch = ("--batch", 0, "--batches", 1)
-        result = _run_script(
+        result = run_program(
             "extract", *settings, "--candidates", candidates, *batch, "--out", part
         )
     if result.returncode == 0:
-        result = _run_script(
+        result = run_program(
             "assemble", *settings, *bad, "--candidates", candidates, "--parts", part,
             "--participants", out / "participants.tsv", "--inclusion", out / "inclusion.tsv",
             "--series", out / "series.h5",
@@ -44,7 +37,7 @@ def _run_cohort(dataset: dict, data_dir: Path, out: Path, on_bad_subject: str = 
 @pytest.fixture(scope="session")
 def run_script():
     """``run_script("split", "--out", path, ...)`` runs scripts/split.py as a user would."""
-    return _run_script
+    return run_program
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +59,7 @@ def run_cohort():
 def demo_data(tmp_path_factory) -> Path:
     """A data folder (``data_dir``) that holds the demo cohort in ``demo/``."""
     data_dir = tmp_path_factory.mktemp("data")
-    result = _run_script("make_demo", "--out", data_dir / "demo")
+    result = run_program("make_demo", "--out", data_dir / "demo")
     assert result.returncode == 0, result.stderr
     return data_dir
 
@@ -106,6 +99,6 @@ def trained_demo_cell(demo_results, tmp_path_factory) -> tuple[Path, list]:
         ("train", *files, "--variant", "linear-correlation", "--params", json.dumps(params),
          "--seed", 0, "--device", "cpu", "--out-dir", out / "run"),
     ):  # fmt: skip
-        result = _run_script(*command)
+        result = run_program(*command)
         assert result.returncode == 0, (command[0], result.stderr)
     return out / "run", files

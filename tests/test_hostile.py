@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tiny import DATASET, make_lab
 
-from brio_core.cohorts.batch import extract_batch
 from brio_core.cohorts.candidates import find_candidates
-from brio_core.cohorts.readers.sources import open_source
+from brio_core.cohorts.extraction import extract_batch
+from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.tables import refuse_formula
 from brio_core.system.errors import BrioError
 
@@ -96,13 +96,13 @@ def edit(lab, old: str, new: str) -> None:
 def test_names_in_a_table(lab, old, new, message):
     edit(lab, old, new)
     with pytest.raises(BrioError) as error:
-        find_candidates(open_source(DATASET, lab.folder / "data"))
+        find_candidates(open_reader(DATASET, lab.folder / "data"))
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize("path", ["../config/tiny.yaml", "/etc/passwd", "tiny/../../x.tsv"])
 def test_candidates_cannot_point_elsewhere(lab, path):
-    source = open_source(DATASET, lab.folder / "data")
+    source = open_reader(DATASET, lab.folder / "data")
     candidate = find_candidates(source)[0] | {"source": path}
     with pytest.raises(BrioError, match="outside"):
         list(extract_batch(source, [(0, candidate)]))
@@ -123,7 +123,7 @@ def test_arrays_of_objects_are_refused(lab, run_cohort):
     np.save(path.with_suffix(".npy"), np.array([object()]), allow_pickle=True)
     dataset = json.loads(json.dumps(DATASET))
     dataset["source"]["pattern"] = "series/{subject}.npy"
-    source = open_source(dataset, lab.folder / "data")
+    source = open_reader(dataset, lab.folder / "data")
     (result,) = [
         result
         for _, subject, result in extract_batch(source, list(enumerate(find_candidates(source))))

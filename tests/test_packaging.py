@@ -134,7 +134,7 @@ class TestCommands:
         command += ["--directory", tmp_path, "--configfile", tmp_path / "config" / "mine.yaml"]
         plan = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert plan.returncode == 0, plan.stderr
-        assert "training cells" in plan.stdout
+        assert "training runs" in plan.stdout
 
 
 class TestPages:
@@ -161,11 +161,9 @@ class TestPages:
             assert made or any(place.exists() for place in places), name
 
     def test_methods_with_code_are_named(self):
-        text = re.sub(r"\s+", " ", section("README.md", "What to know before you trust it"))
-        implemented = re.search(r"Methods with code: (.*?)\.(?: |$)", text)[1]
+        named = re.findall(r"`([a-z-]+)`", section("README.md", "What to know before you trust it"))
         methods = [yaml.safe_load(path.read_text()) for path in (ROOT / "config/methods").iterdir()]
-        coded = {method["label"] for method in methods if not method.get("planned")}
-        assert set(implemented.split(", ")) == coded
+        assert set(named) == {one["method"] for one in methods if not one.get("planned")}
 
     def test_every_column_of_a_cohort_is_explained(self):
         text = section("results/README.md", "Cohorts")
@@ -184,6 +182,21 @@ class TestPages:
         assert method.name == example["method"]
         settings = method.Hyperparameters.of(example["presets"]["common"], "mlp")
         assert list(example["presets"]["common"]) == [field.name for field in fields(settings)]
+
+    def test_example_of_a_table_works(self, tmp_path):
+        given = pytest.importorskip("brio_core.reporting.given")
+        from brio_core.reporting.catalogue import Output
+
+        page = read("docs/adding-a-table.md")
+        scope: dict = {"__name__": "example"}
+        exec(re.search(r"```python\n(.*?)```", page, re.S)[1], scope)
+        (entry,) = yaml_blocks("docs/adding-a-table.md")[0]["outputs"]["tables"]
+        output = Output("tables", entry["table"], "example", **scope["OUTPUT"])
+        sites = ROOT / "docs/results/abide-cc200/site-scores.csv"
+        rows, table = scope["make"](given.Given(output, {"sites": [str(sites)]}))
+        assert len(rows) == len(table.rows) > 1
+        assert list(rows["auc"]) == sorted(rows["auc"])
+        assert table.title == "Hardest sites"
 
     def test_nothing_of_the_workplace_is_left(self):
         words = ("/work" + "/", ".library" + "/", ".." + "/shared")

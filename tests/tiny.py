@@ -22,8 +22,8 @@ DATASET = {
 }
 EXPERIMENT = {
     "title": "Tiny",
-    "caption": "A few cells.",
-    "cells": [{"protocols": ["loso"]}],
+    "caption": "A few runs.",
+    "runs": [{"protocols": ["loso"]}],
     "outputs": {
         "tables": [{"name": "tiny"}],
         "figures": [{"name": "tiny", "program": "auc_by_site"}],

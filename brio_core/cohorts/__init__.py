@@ -1,1 +1,7 @@
-"""From files to a cohort: readers, atlases, inclusion, stores, splits, site profiles."""
+"""From files to a cohort.
+
+A scan's way: ``candidates`` lists the subjects of a source's table, ``extraction`` reads the scans
+of a batch of them with the source's reader (``readers``, which use ``atlases`` for images), and
+``inclusion`` decides who is kept. ``stores`` keeps the series (series.h5) and their connectivity
+(fc.h5), ``splits`` divides the subjects into folds. ``check`` walks the same way without writing.
+"""

@@ -3,47 +3,37 @@
 import math
 
 from brio_core.cohorts.inclusion import NOT_SELECTED, Rules, not_accepted
-from brio_core.cohorts.source import RUN_SEPARATOR, Source, Unusable
+from brio_core.cohorts.readers.reader import Reader
+from brio_core.cohorts.scan import RUN_SEPARATOR, Unusable
 from brio_core.cohorts.tables import MISSING, plain, read_table, refuse_formula
 from brio_core.system.errors import BrioError
 
-COLUMNS = (
-    "subject",
-    "site",
-    "label",
-    "age",
-    "sex",
-    "mean_fd",
-    "tr",
-    "group",
-    "source",
-    "excluded",
-)
 _REQUIRED = ("subject", "site", "label")
 _OPTIONAL = ("age", "sex", "mean_fd", "tr", "group")
+COLUMNS = (*_REQUIRED, *_OPTIONAL, "source", "excluded")
 
 
-def find_candidates(source: Source) -> list[dict]:
+def find_candidates(reader: Reader) -> list[dict]:
     """One mapping with the keys ``COLUMNS`` per candidate, in the order of the source's table."""
-    table = source.table()
-    columns = _checked_columns(source, table)
-    rules = Rules.of(source.dataset)
+    table = reader.table()
+    columns = _checked_columns(reader, table)
+    rules = Rules.of(reader.dataset)
     rows = table.to_dict(orient="records")
     chosen = [row[columns["label"]] for row in rows if not not_accepted(row, rules.select)]
-    labels = _checked_labels(source, chosen, columns["label"])
-    _check_sites(source, {row[columns["site"]] for row in rows}, columns["site"])
+    labels = _checked_labels(reader, chosen, columns["label"])
+    _check_sites(reader, {row[columns["site"]] for row in rows}, columns["site"])
     for row in rows:
         for role, column in columns.items():
-            refuse_formula(row[column], f"{source.table_path}: the {role} of a subject")
-    candidates = [_candidate(source, row, columns, labels, rules) for row in rows]
+            refuse_formula(row[column], f"{reader.table_path}: the {role} of a subject")
+    candidates = [_candidate(reader, row, columns, labels, rules) for row in rows]
     with_file = [candidate for candidate in candidates if candidate["source"] != MISSING]
     if with_file and all("missing file" in candidate["excluded"] for candidate in with_file):
-        example = source.data_dir / with_file[0]["source"].split(RUN_SEPARATOR)[0]
-        raise source.missing(
-            f"none of the scans that {source.table_path} lists is there "
+        example = reader.data_dir / with_file[0]["source"].split(RUN_SEPARATOR)[0]
+        raise reader.missing(
+            f"none of the scans that {reader.table_path} lists is there "
             f"(the first would be {example})"
         )
-    source.check()
+    reader.check()
     return candidates
 
 
@@ -61,9 +51,9 @@ def read_candidates(path) -> list[dict]:
     return candidates
 
 
-def _checked_columns(source: Source, table) -> dict[str, str]:
-    path, cohort = source.table_path, source.dataset["cohort"]
-    columns = {role: name for role, name in source.dataset["columns"].items() if name}
+def _checked_columns(reader: Reader, table) -> dict[str, str]:
+    path, cohort = reader.table_path, reader.dataset["cohort"]
+    columns = {role: name for role, name in reader.dataset["columns"].items() if name}
     absent = {role: name for role, name in columns.items() if name not in table.columns}
     if absent:
         named = " and no column ".join(f"{name!r} (the {role})" for role, name in absent.items())
@@ -72,7 +62,7 @@ def _checked_columns(source: Source, table) -> dict[str, str]:
             f"columns.{next(iter(absent))} in the dataset file of cohort {cohort}"
         )
     for rule in ("select", "quality"):
-        for column in source.dataset.get("inclusion", {}).get(rule, {}):
+        for column in reader.dataset.get("inclusion", {}).get(rule, {}):
             if column not in table.columns:
                 raise BrioError(
                     f"{path} has no column {column!r}; correct inclusion.{rule} in the dataset "
@@ -101,11 +91,11 @@ def _checked_columns(source: Source, table) -> dict[str, str]:
     return columns
 
 
-def _checked_labels(source: Source, values: list[str], column: str) -> dict[str, str]:
+def _checked_labels(reader: Reader, values: list[str], column: str) -> dict[str, str]:
     """Which label text is class 1 and which class 0; anything but these two is an error."""
-    path = source.table_path
-    setting = source.dataset["label"]
-    labels = {str(setting["positive"]): "1", str(setting["negative"]): "0"}
+    path = reader.table_path
+    classes = reader.dataset["label"]
+    labels = {str(classes["positive"]): "1", str(classes["negative"]): "0"}
     wanted = " and ".join(repr(value) for value in labels)
     present = sorted(set(values) - {MISSING})
     others = [value for value in present if value not in labels]
@@ -124,12 +114,12 @@ def _checked_labels(source: Source, values: list[str], column: str) -> dict[str,
     return labels
 
 
-def _check_sites(source: Source, present: set[str], column: str) -> None:
+def _check_sites(reader: Reader, present: set[str], column: str) -> None:
     """Refuse a site under ``tr`` that the table spells differently.
 
     Other sites may stand there: a table can be a part of a study whose dataset file names them all.
     """
-    tr = source.dataset.get("tr")
+    tr = reader.dataset.get("tr")
     if not isinstance(tr, dict):
         return
     without = {_letters(site): site for site in present if site not in tr}
@@ -137,8 +127,8 @@ def _check_sites(source: Source, present: set[str], column: str) -> None:
         meant = without.get(_letters(site))
         if site not in present and meant is not None:
             raise BrioError(
-                f"tr in the dataset file of cohort {source.dataset['cohort']} names {site!r}, "
-                f"which is {meant!r} in column {column!r} of {source.table_path}; write it as there"
+                f"tr in the dataset file of cohort {reader.dataset['cohort']} names {site!r}, "
+                f"which is {meant!r} in column {column!r} of {reader.table_path}; write it as there"
             )
 
 
@@ -146,7 +136,7 @@ def _letters(site: str) -> str:
     return "".join(filter(str.isalnum, site)).casefold()
 
 
-def _candidate(source: Source, row: dict, columns: dict, labels: dict, rules: Rules) -> dict:
+def _candidate(reader: Reader, row: dict, columns: dict, labels: dict, rules: Rules) -> dict:
     candidate = {
         role: row[columns[role]] if role in columns else MISSING
         for role in (*_REQUIRED, *_OPTIONAL)
@@ -160,8 +150,8 @@ def _candidate(source: Source, row: dict, columns: dict, labels: dict, rules: Ru
     if refused := not_accepted(row, rules.quality):
         reasons.append(f"failed quality control: {refused}")
     try:
-        paths = source.scan_paths(row)
-        names = [path.relative_to(source.data_dir).as_posix() for path in paths]
+        paths = reader.scan_paths(row)
+        names = [path.relative_to(reader.data_dir).as_posix() for path in paths]
         candidate["source"] = RUN_SEPARATOR.join(names)
         for path, name in zip(paths, names):
             if not path.exists():
@@ -169,9 +159,9 @@ def _candidate(source: Source, row: dict, columns: dict, labels: dict, rules: Ru
         # One empty run of several is left out when the scan is read.
         if not any(path.stat().st_size for path in paths):
             raise Unusable(f"empty file: {names[0]}")
-        candidate["tr"] = _repetition_time(source, paths, candidate)
+        candidate["tr"] = _repetition_time(reader, paths, candidate)
         if candidate["mean_fd"] == MISSING:
-            candidate["mean_fd"] = _mean_fd(source, paths)
+            candidate["mean_fd"] = _mean_fd(reader, paths)
         _check_motion(candidate["mean_fd"], rules.max_mean_fd)
     except Unusable as unusable:
         reasons.append(str(unusable))
@@ -185,9 +175,9 @@ def _candidate(source: Source, row: dict, columns: dict, labels: dict, rules: Ru
     return candidate
 
 
-def _mean_fd(source: Source, paths) -> str:
+def _mean_fd(reader: Reader, paths) -> str:
     """Over all runs, from the scans' own files."""
-    found = [source.mean_fd(path) for path in paths]
+    found = [reader.mean_fd(path) for path in paths]
     return MISSING if None in found else f"{sum(found) / len(found):.6g}"
 
 
@@ -202,16 +192,16 @@ def _check_motion(mean_fd: str, most: float | None) -> None:
         raise Unusable(f"too much head motion: {value:g} mm on average, at most {most:g}")
 
 
-def _repetition_time(source: Source, paths, candidate: dict) -> str:
+def _repetition_time(reader: Reader, paths, candidate: dict) -> str:
     """Seconds from the scan's own files, else from the table, else from the dataset's ``tr``."""
-    found = {source.repetition_time(path) for path in paths}
+    found = {reader.repetition_time(path) for path in paths}
     if len(found) > 1:
         raise Unusable(f"runs do not fit together: repetition times {sorted(map(str, found))}")
     tr = found.pop()
     if tr is None and candidate["tr"] != MISSING:
         tr = candidate["tr"]
     if tr is None:
-        tr = source.dataset.get("tr")
+        tr = reader.dataset.get("tr")
         tr = tr.get(candidate["site"]) if isinstance(tr, dict) else tr
     if tr is None:
         return MISSING

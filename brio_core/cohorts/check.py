@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from brio_core.cohorts import inclusion
-from brio_core.cohorts.batch import extract_batch
 from brio_core.cohorts.candidates import find_candidates
-from brio_core.cohorts.parts import outcome_of
-from brio_core.cohorts.readers.sources import open_source
+from brio_core.cohorts.extraction import Outcome, extract_batch
+from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
@@ -56,21 +55,21 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
     """
     report = Report()
     try:
-        source = open_source(dataset, data_dir)
+        reader = open_reader(dataset, data_dir)
     except BrioError as error:
         report.errors.append(str(error))
         return report
     try:
-        candidates = find_candidates(source)
-        results = extract_batch(source, list(enumerate(candidates)))
-        outcomes = [outcome_of(subject, result) for _, subject, result in results]
+        candidates = find_candidates(reader)
+        results = extract_batch(reader, list(enumerate(candidates)))
+        outcomes = [Outcome.of(subject, result) for _, subject, result in results]
         names = next((outcome.names for outcome in outcomes if outcome.names), ())
-        source.rois(names)
+        reader.rois(names)
     except BrioError as error:
         report.errors.append(str(error))
         # The table may hide that the atlas is wrong too.
         try:
-            source.check()
+            reader.check()
         except BrioError as other:
             report.errors += [str(other)] if str(other) != str(error) else []
         return report

@@ -1,159 +1,165 @@
-"""From a 4D image to cleaned ROI series, with nilearn."""
+"""One extract job: reads the scans of a batch of candidates and stores what came of each.
 
-import gc
-import warnings
-from dataclasses import dataclass, field
+Its file has one group per candidate, called by its position in candidates.tsv, with the attributes
+of :class:`Outcome`; a readable scan has the datasets ``series`` and ``names`` beside them.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import nibabel
+import h5py
 import numpy as np
-from nilearn.interfaces.fmriprep import load_confounds, load_confounds_strategy
-from nilearn.maskers import NiftiLabelsMasker
-from nilearn.signal import clean
 
-from brio_core.cohorts.atlases.atlas import Atlas
-from brio_core.cohorts.atlases.regions import shown
-from brio_core.cohorts.inclusion import too_few_frames
-from brio_core.cohorts.source import AtlasMisfit, Scan, Unusable, constant_columns
-from brio_core.cohorts.streaming import IMAGE_ERRORS, LabelMeans, can_stream, open_image, unreadable
+from brio_core.cohorts.readers.reader import Reader
+from brio_core.cohorts.scan import RUN_SEPARATOR, AtlasMisfit, Scan, Unusable
+from brio_core.cohorts.tables import MISSING
+from brio_core.system import sealed
+from brio_core.system.errors import BrioError
+from brio_core.system.files import atomic
+
+_FORMAT = "brio-part"
 
 
-@dataclass
-class Extractor:
-    """Extracts all scans of a cohort; the atlas is resampled once per image grid.
+def extract_batch(
+    reader: Reader, batch: list[tuple[int, dict]]
+) -> Iterator[tuple[int, str, Scan | Unusable]]:
+    """Read the scans of (position, candidate) pairs; a bad one never loses the others.
 
-    Parameters
-    ----------
-    atlas : Atlas
-    confounds : dict or None
-        Arguments of ``nilearn.interfaces.fmriprep.load_confounds``, or of
-        ``load_confounds_strategy`` if ``denoise_strategy`` is one of them; None regresses nothing
-        out.
-    cleaning : dict
-        ``detrend``, ``standardize``, ``high_pass`` and ``low_pass`` of ``nilearn.signal.clean``.
-    min_frames : int
-        A scan with fewer finite frames is not cleaned.
-    averaging : dict
-        ``statistic`` and ``smoothing_fwhm`` of the masker, and ``reader``: ``stream``, ``masker``,
-        or ``auto``, which streams unless something needs the whole image.
+    An atlas that fits none of the images that could be read is the cohort's problem and an error;
+    one that fits some of them is the problem of the others.
     """
-
-    atlas: Atlas
-    confounds: dict | None
-    cleaning: dict
-    min_frames: int
-    averaging: dict = field(default_factory=dict)
-
-    def __post_init__(self):
-        self._grid, self._labels, self._masker, self._means = None, None, None, None
-        # nilearn collects garbage whenever it touches an image; frozen, the imported modules are
-        # not searched each time (0.04 instead of 0.3 s for a demo scan).
-        gc.freeze()
-
-    def extract(self, path: Path, tr: float | None) -> Scan:
-        """Label means, cleaned; frames with a non-finite voxel in any ROI are dropped first."""
-        means, finite = self.label_means(path)
-        kept = np.flatnonzero(finite)
-        confounds, unscrubbed = self._load_confounds(path, len(means))
-        if unscrubbed is not None:
-            kept = np.intersect1d(kept, unscrubbed)
-        if reason := too_few_frames(len(kept), self.min_frames):
-            raise Unusable(reason, len(means), len(kept))
-        constant = constant_columns(means[kept])
-        series = self._clean(means, kept, confounds, tr)
-        series[:, constant] = 0
-        return Scan(series.astype(np.float32), len(means), int(constant.sum()), self.atlas.names)
-
-    def label_means(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
-        """Mean over the voxels of each label, and which frames are finite in all of them."""
-        image = open_image(path)
-        self._prepare(image)
-        if self.streams and can_stream(image):
-            means, finite = self._means.read(path, image)
+    read, misfits = 0, []
+    for done, (position, candidate) in enumerate(batch, start=1):
+        result = _extract(reader, candidate)
+        if isinstance(result, Scan):
+            read += 1
+            text = f"{len(result.series)} frames" + (f" ({result.note})" if result.note else "")
         else:
-            means, finite = self._masked_means(path, image)
-        # The cleaning would spread one bad frame over all others.
-        return np.where(finite[:, None], means, 0), finite
+            text = str(result)
+            misfits += [text] if isinstance(result, AtlasMisfit) else []
+        print(f"{done}/{len(batch)} {candidate['subject']}: {text}", file=sys.stderr, flush=True)
+        yield position, candidate["subject"], result
+    if misfits and not read:
+        raise BrioError(
+            f"the atlas of cohort {reader.dataset['cohort']} fits none of its images "
+            f"({misfits[0]}); take an atlas in the space of the images"
+        )
 
-    @property
-    def streams(self) -> bool:
-        """Whether one volume after the other is enough."""
-        whole = self.averaging.get("smoothing_fwhm") is not None
-        whole |= self.averaging.get("statistic", "mean") != "mean"
-        reader = self.averaging.get("reader", "auto")
-        return reader == "stream" or (reader == "auto" and not whole)
 
-    def _masked_means(self, path: Path, image) -> tuple[np.ndarray, np.ndarray]:
-        """By nilearn's masker, which turns non-finite voxels into zeros without a word."""
-        try:
-            values = image.get_fdata(dtype=np.float32)
-        except IMAGE_ERRORS as error:
-            raise unreadable(path, error) from None
-        loaded = nibabel.Nifti1Image(values, image.affine)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if self._masker is None:
-                self._masker = NiftiLabelsMasker(
-                    self._labels,
-                    strategy=self.averaging.get("statistic", "mean"),
-                    smoothing_fwhm=self.averaging.get("smoothing_fwhm"),
-                    standardize=None,
-                    resampling_target="data",
-                    verbose=0,
-                ).fit(loaded)
-            inside = np.asanyarray(self._masker.labels_img_.dataobj) != 0
-            finite = np.isfinite(values[inside]).all(axis=0)
-            means = self._masker.transform(loaded)
-        return np.asarray(means, np.float64), finite
+def _extract(reader: Reader, candidate: dict) -> Scan | Unusable:
+    if candidate["excluded"]:
+        return Unusable(candidate["excluded"])
+    tr = None if candidate["tr"] == MISSING else float(candidate["tr"])
+    names = candidate["source"].split(RUN_SEPARATOR)
+    where = f"the file of subject {candidate['subject']}"
+    paths = [reader.inside(reader.data_dir, name, where) for name in names]
+    try:
+        return replace(reader.read_runs(paths, tr), source_sha256=_checksum(paths))
+    except Unusable as unusable:
+        return unusable
 
-    def _prepare(self, image: nibabel.Nifti1Image) -> None:
-        """Put the labels on the grid of the image; most cohorts have one grid."""
-        grid = (image.shape[:3], image.affine.tobytes())
-        if grid == self._grid:
-            return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            labels = self.atlas.on_grid(image)
-        if lost := self.atlas.lost_labels(labels):
-            raise AtlasMisfit(
-                f"atlas does not fit: label(s) {shown(lost)} of {self.atlas.path.name} have no "
-                "voxel in the image"
-            )
-        self._grid, self._labels, self._masker = grid, labels, None
-        self._means = LabelMeans.of(np.asanyarray(labels.dataobj))
 
-    def _load_confounds(self, path: Path, frames: int):
-        settings = dict(self.confounds or {})
-        strategy = tuple(settings.pop("strategy", ()))
-        try:
-            if "denoise_strategy" in settings:
-                confounds, unscrubbed = load_confounds_strategy(str(path), **settings)
-            elif strategy:
-                confounds, unscrubbed = load_confounds(str(path), strategy=strategy, **settings)
-            else:
-                return None, None
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            raise Unusable(f"unusable confounds: {error}") from None
-        if len(confounds) != frames:
-            raise Unusable(f"unusable confounds: {len(confounds)} rows for {frames} frames")
-        return confounds, unscrubbed
+def _checksum(paths: list[Path]) -> str:
+    """SHA-256 of the file of a scan, or of its runs one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
 
-    def _clean(self, means: np.ndarray, kept: np.ndarray, confounds, tr: float | None):
-        settings = dict(self.cleaning)
-        filtered = settings.get("high_pass") is not None or settings.get("low_pass") is not None
-        if filtered and tr is None:
-            raise Unusable("unknown repetition time: filtering needs it")
-        sample_mask = kept.copy() if len(kept) < len(means) else None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return clean(
-                    means,
-                    confounds=confounds,
-                    sample_mask=sample_mask,
-                    t_r=tr,
-                    filter="butterworth" if filtered else False,
-                    **settings,
-                )
-        except ValueError as error:
-            raise Unusable(f"cannot be cleaned: {error}", len(means), len(kept)) from None
+
+@dataclass(frozen=True)
+class Outcome:
+    """One candidate after extraction; ``reason`` is empty for a readable scan, counts may be -1."""
+
+    subject: str
+    reason: str = ""
+    frames_before: int = -1
+    frames_after: int = -1
+    rois: int = -1
+    constant_rois: int = -1
+    checksum: str = ""
+    names: tuple[str, ...] = ()
+    source_sha256: str = ""
+
+    @classmethod
+    def of(cls, subject: str, result: Scan | Unusable) -> "Outcome":
+        """What extraction found out about one candidate."""
+        if isinstance(result, Unusable):
+            counts = {"frames_before": result.frames_before, "frames_after": result.frames}
+            known = {name: count for name, count in counts.items() if count is not None}
+            return cls(subject, str(result), **known)
+        return cls(
+            subject,
+            frames_before=result.frames_before,
+            frames_after=len(result.series),
+            rois=result.series.shape[1],
+            constant_rois=result.constant_rois,
+            checksum=hashlib.sha256(result.series.astype(np.float32).tobytes()).hexdigest(),
+            source_sha256=result.source_sha256,
+            names=result.names,
+        )
+
+
+def joint_checksum(outcomes: Iterable[Outcome]) -> str:
+    """One SHA-256 for the source files of several subjects."""
+    lines = sorted(f"{outcome.source_sha256}  {outcome.subject}\n" for outcome in outcomes)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def write_batch(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusable]]) -> None:
+    """Write what :func:`extract_batch` yields, one candidate after the other."""
+    with atomic(path) as temporary, sealed.create(temporary) as store:
+        store.attrs["format"] = _FORMAT
+        for position, subject, result in results:
+            group = store.create_group(f"{position:06d}")
+            facts = asdict(Outcome.of(subject, result))
+            names = facts.pop("names")
+            group.attrs.update(facts)
+            if isinstance(result, Scan):
+                group["series"] = np.ascontiguousarray(result.series, np.float32)
+                group.create_dataset("names", data=list(names), dtype=h5py.string_dtype())
+
+
+class ExtractedScans:
+    """What all extract jobs of a cohort wrote, opened for reading."""
+
+    def __init__(self, paths: Iterable[str | Path]):
+        self._group = {}
+        for path in paths:
+            for group in _open(Path(path)).values():
+                self._group[group.attrs["subject"]] = group
+
+    def outcome(self, subject: str) -> Outcome:
+        """What became of one candidate."""
+        if subject not in self._group:
+            raise BrioError(f"no part holds subject {subject}; run the extract jobs again")
+        group = self._group[subject]
+        names = tuple(group["names"].asstr()[:].tolist()) if "names" in group else ()
+        facts = {
+            name: value if isinstance(value, str) else int(value)
+            for name, value in group.attrs.items()
+        }
+        return Outcome(**facts, names=names)
+
+    def series(self, subjects: Iterable[str]) -> Iterator[np.ndarray]:
+        """The series of some subjects, one at a time."""
+        for subject in subjects:
+            yield self._group[subject]["series"][:]
+
+
+def _open(path: Path) -> h5py.File:
+    sealed.check(path)
+    try:
+        store = h5py.File(path, "r")
+    except OSError:
+        raise BrioError(
+            f"{path} is not a readable HDF5 file; delete it and run extract again"
+        ) from None
+    if store.attrs.get("format") != _FORMAT:
+        raise BrioError(f"{path} was not written by extract; delete it and run extract again")
+    return store

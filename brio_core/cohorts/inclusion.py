@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brio_core.cohorts.parts import Outcome
+from brio_core.cohorts.extraction import Outcome
 from brio_core.system.errors import BrioError
 
 COLUMNS = (

@@ -34,16 +34,18 @@ def site_profile(fc: np.ndarray, site: np.ndarray) -> dict[str, np.ndarray]:
     names, index = np.unique(site, return_inverse=True)
     sums = np.zeros((len(names), len(rows)))
     mean, spread = np.empty(len(fc)), np.empty(len(fc))
-    for start in range(0, len(fc), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        edges = fc[part, rows, columns].astype(np.float64)
+
+    def chunks():
+        for start in range(0, len(fc), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            yield part, fc[part, rows, columns].astype(np.float64)
+
+    for part, edges in chunks():
         mean[part], spread[part] = edges.mean(axis=1), edges.std(axis=1)
         np.add.at(sums, index[part], edges)
     typicality = np.empty(len(fc))
     count = np.bincount(index)
-    for start in range(0, len(fc), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        edges = fc[part, rows, columns].astype(np.float64)
+    for part, edges in chunks():
         others = (sums[index[part]] - edges) / np.maximum(count[index[part]] - 1, 1)[:, None]
         typicality[part] = _row_correlation(edges, others)
     unlike = robust_z(typicality, index) < -OUTLIER

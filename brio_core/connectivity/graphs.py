@@ -30,8 +30,8 @@ def symmetric_top(strength: Tensor, density: float) -> Tensor:
 
 
 def _strongest(strength: Tensor, wanted: int) -> Tensor:
-    if kernels.usable(strength):
-        from brio_core.kernels.strongest import Strongest
+    if kernels.usable(strength, "strongest"):
+        from brio_core.kernels.selection import Strongest
 
         return Strongest.apply(strength, wanted)
     diagonal = torch.eye(strength.shape[-1], dtype=torch.bool, device=strength.device)

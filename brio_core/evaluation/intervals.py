@@ -103,12 +103,12 @@ def _edge(contradicted, outside: float, inside: float) -> float:
 
 
 def resampling_weights(
-    fold: np.ndarray, label: np.ndarray, words: tuple, draws: int = DRAWS
+    fold: np.ndarray, label: np.ndarray, key: tuple, draws: int = DRAWS
 ) -> np.ndarray:
     """Bootstrap weights (draws, subjects); they sum to one within each fold and class.
 
     From n subjects n - 1 are drawn: then the variance of a mean is unbiased also for the few
-    subjects of a small site (Rao and Wu, 1988). The weights depend on ``words`` and on the fold,
+    subjects of a small site (Rao and Wu, 1988). The weights depend on ``key`` and on the fold,
     so all methods are resampled alike.
     """
     fold, label = np.asarray(fold), np.asarray(label)
@@ -118,7 +118,7 @@ def resampling_weights(
             members = np.flatnonzero((fold == name) & (label == value))
             if len(members):
                 size = max(len(members) - 1, 1)
-                generator = numpy_generator("interval", *words, name, value)
+                generator = numpy_generator("interval", *key, name, value)
                 shares = np.full(len(members), 1 / len(members))
                 weights[:, members] = generator.multinomial(size, shares, draws) / size
     return weights
@@ -163,8 +163,13 @@ def _percentiles(value: float, draws: np.ndarray, fallback, *sizes: int) -> Esti
     """Percentile interval; where nothing varies, what the sample size alone allows."""
     if np.ptp(draws) < 1e-12:
         return Estimate(float(value), *fallback(float(value), *sizes))
+    return Estimate(float(value), *middle_share(draws))
+
+
+def middle_share(draws: np.ndarray) -> tuple[float, float]:
+    """The ends between which 95 % of the draws lie."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(value), float(low), float(high))
+    return float(low), float(high)
 
 
 def wilson(value: float, n: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from brio_core.evaluation.intervals import DRAWS, LEVEL
+from brio_core.evaluation.intervals import DRAWS, middle_share
 from brio_core.evaluation.scores import Estimate, midranks
 from brio_core.system.seeds import numpy_generator
 
@@ -18,14 +18,14 @@ DECIMALS = 12
 SIMULATIONS = 1000
 
 
-def resampled_sites(n_sites: int, words: tuple, draws: int = DRAWS) -> np.ndarray:
+def resampled_sites(n_sites: int, key: tuple, draws: int = DRAWS) -> np.ndarray:
     """Bootstrap of sites: which ones make up each draw (draws, sites - 1).
 
     One site fewer than there are is drawn: then the variance of the mean over the drawn sites is
-    the unbiased one (Rao and Wu, 1988). The draws depend on ``words`` alone, so all methods are
+    the unbiased one (Rao and Wu, 1988). The draws depend on ``key`` alone, so all methods are
     resampled alike and differences between them are paired.
     """
-    generator = numpy_generator("sites", *words, n_sites)
+    generator = numpy_generator("sites", *key, n_sites)
     return generator.integers(0, n_sites, (draws, max(n_sites - 1, 1)))
 
 
@@ -34,7 +34,7 @@ def mean_over_sites(values: np.ndarray, chosen: np.ndarray) -> Estimate:
     values = np.asarray(values, float)
     if len(values) < 2:
         return Estimate(float(values.mean()) if len(values) else math.nan, math.nan, math.nan)
-    return Estimate(float(values.mean()), *_ends(values[chosen].mean(1)))
+    return Estimate(float(values.mean()), *middle_share(values[chosen].mean(1)))
 
 
 def sd_over_sites(values: np.ndarray, chosen: np.ndarray) -> Estimate:
@@ -46,12 +46,7 @@ def sd_over_sites(values: np.ndarray, chosen: np.ndarray) -> Estimate:
         return Estimate(sd, math.nan, math.nan)
     # A bootstrap sample has the variance of the sites as a population, which is (n - 1) / n of it.
     drawn = values[chosen].std(1, ddof=1) * math.sqrt(n / (n - 1))
-    return Estimate(float(values.std(ddof=1)), *_ends(drawn))
-
-
-def _ends(draws: np.ndarray) -> tuple[float, float]:
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+    return Estimate(float(values.std(ddof=1)), *middle_share(drawn))
 
 
 def signed_rank(differences: np.ndarray) -> tuple[float, float]:
@@ -97,7 +92,7 @@ def sampling_spread(
     auc: float,
     positives: np.ndarray,
     negatives: np.ndarray,
-    words: tuple,
+    key: tuple,
     share: float = 1.0,
     draws: int = SIMULATIONS,
 ) -> Estimate:
@@ -112,9 +107,9 @@ def sampling_spread(
     distance = math.sqrt(2) * NormalDist().inv_cdf(min(max(auc, 1e-3), 1 - 1e-3))
     drawn = np.empty((draws, len(positives)))
     for site, (up, down) in enumerate(zip(map(int, positives), map(int, negatives))):
-        scores = numpy_generator("spread", *words, site).standard_normal((draws, up + down))
+        scores = numpy_generator("spread", *key, site).standard_normal((draws, up + down))
         scores[:, :up] += distance
         ranks = scores.argsort(1).argsort(1)[:, :up].sum(1) + up
         drawn[:, site] = (ranks - up * (up + 1) / 2) / (up * down)
     spread = math.sqrt(share) * drawn.std(1, ddof=1)
-    return Estimate(float(spread.mean()), *_ends(spread))
+    return Estimate(float(spread.mean()), *middle_share(spread))

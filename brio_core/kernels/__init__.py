@@ -1,11 +1,17 @@
 """Fused CUDA kernels, written in Triton; each has a plain torch twin that a test compares it with.
 
-Import the modules only where tensors are on a GPU: Triton is not installed with CPU builds.
+Import the modules only where tensors are on a GPU: Triton is not installed with CPU builds. Every
+kernel has a name; :func:`without` turns it off and :func:`recorded` tells whether it was used.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from torch import Tensor
+
+_off: list[frozenset[str]] = []
+_used: list[set[str]] = []
 
 
 @cache
@@ -17,13 +23,40 @@ def _available() -> bool:
     return True
 
 
-def at_hand(tensor: Tensor) -> bool:
-    """Whether fused kernels can run where this tensor is, whatever its type."""
-    return tensor.is_cuda and _available()
+def at_hand(tensor: Tensor, name: str) -> bool:
+    """Whether a kernel can run where this tensor is, whatever the tensor's type."""
+    if not tensor.is_cuda or not _available():
+        return False
+    if any(name in names or not names for names in _off):
+        return False
+    for names in _used:
+        names.add(name)
+    return True
 
 
-def usable(tensor: Tensor) -> bool:
-    """Whether fused kernels can work on this tensor: float32, on a GPU, with Triton at hand."""
+def usable(tensor: Tensor, name: str) -> bool:
+    """Whether a kernel can work on this tensor: float32, on a GPU, with Triton at hand."""
     import torch
 
-    return at_hand(tensor) and tensor.dtype == torch.float32
+    return tensor.dtype == torch.float32 and at_hand(tensor, name)
+
+
+@contextmanager
+def without(*names: str) -> Iterator[None]:
+    """Use plain torch instead of the kernels of these names, or of all if none is named."""
+    _off.append(frozenset(names))
+    try:
+        yield
+    finally:
+        _off.pop()
+
+
+@contextmanager
+def recorded() -> Iterator[set[str]]:
+    """Collect the names of the kernels that are used."""
+    names: set[str] = set()
+    _used.append(names)
+    try:
+        yield names
+    finally:
+        _used.remove(names)

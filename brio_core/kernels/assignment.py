@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused, power_of_2
 from brio_core.kernels.sinkhorn_triton import logsumexp2
 
 LARGEST_TILE = 8192
@@ -24,7 +24,7 @@ def fits(similarity: Tensor) -> bool:
 
 
 def _tile(n_rows: int, n_columns: int) -> tuple[int, int]:
-    return max(4, triton.next_power_of_2(n_rows)), max(16, triton.next_power_of_2(n_columns))
+    return max(4, power_of_2(n_rows)), max(16, power_of_2(n_columns))
 
 
 @triton.jit
@@ -103,12 +103,11 @@ def _launch(kernel, similarity: Tensor, iterations: int, *tensors: Tensor) -> No
     )  # fmt: skip
 
 
-class BalancedAssignment(torch.autograd.Function):
+class BalancedAssignment(Fused):
     """Plans of similarities (..., J, P), with the potentials of all iterations."""
 
     @staticmethod
-    def forward(similarity, iterations):
-        similarity = similarity.contiguous()
+    def run(similarity, iterations):
         *batch, n, m = similarity.shape
         plan = torch.empty_like(similarity)
         row_history = similarity.new_empty((*batch, iterations, n))
@@ -117,41 +116,12 @@ class BalancedAssignment(torch.autograd.Function):
         return plan, row_history, column_history
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        similarity, ctx.iterations = inputs
-        _, row_history, column_history = output
-        ctx.mark_non_differentiable(row_history, column_history)
-        ctx.save_for_backward(similarity, row_history, column_history)
+    def keep(inputs, output):
+        similarity, iterations = inputs
+        return similarity, *output[1:], iterations
 
     @staticmethod
-    def backward(ctx, grad, *_):
-        similarity, row_history, column_history = ctx.saved_tensors
-        slope = _BalancedAssignmentBackward.apply(
-            similarity, grad, row_history, column_history, ctx.iterations
-        )
-        return slope, None
-
-    @staticmethod
-    def vmap(info, in_dims, similarity, iterations):
-        return BalancedAssignment.apply(similarity.movedim(in_dims[0], 0), iterations), (0, 0, 0)
-
-
-class _BalancedAssignmentBackward(Derivative):
-    @staticmethod
-    def forward(similarity, grad, row_history, column_history, iterations):
-        similarity = similarity.contiguous()
-        tensors = [part.contiguous() for part in (grad, row_history, column_history)]
+    def slopes(grad, similarity, row_history, column_history, iterations):
         slope = torch.empty_like(similarity)
-        _launch(_backward, similarity, iterations, *tensors, slope)
+        _launch(_backward, similarity, iterations, grad, row_history, column_history, slope)
         return slope
-
-    @staticmethod
-    def vmap(info, in_dims, similarity, grad, row_history, column_history, iterations):
-        tensors = (similarity, grad, row_history, column_history)
-        front = to_front(info, in_dims[:-1], tensors)
-        return _BalancedAssignmentBackward.apply(*front, iterations), 0
-
-
-def balanced_assignment(similarity: Tensor, iterations: int) -> Tensor:
-    """:func:`transport.balanced_assignment` on a GPU; at least one iteration."""
-    return BalancedAssignment.apply(similarity, iterations)[0]

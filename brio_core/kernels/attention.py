@@ -9,10 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused, node_tile, power_of_2
 from brio_core.kernels.uniform import draw
-
-ROWS = 16
 
 
 @triton.jit
@@ -103,72 +101,34 @@ def _backward(
     tl.store(to_values + own, value_sum, mask=inside)
 
 
-def _launch(
-    kernel, receivers, senders, values, mask, keys, probability: float, slope: float, *tensors
-) -> None:
+def _launch(kernel, inputs: tuple, probability: float, slope: float, *tensors: Tensor) -> None:
+    _, _, values, _, keys = inputs
     nodes, heads, units = values.shape[-3:]
     graphs = values.numel() // (nodes * heads * units)
-    columns = max(16, triton.next_power_of_2(nodes))
     exact = torch.get_float32_matmul_precision() == "highest"
     kernel[(graphs * heads,)](
-        receivers, senders, values, mask, keys, *tensors,
-        graphs // keys.numel(), nodes, heads, units, probability, slope,
+        *inputs, *tensors, graphs // keys.numel(), nodes, heads, units, probability, slope,
         DROP=probability > 0, PRECISION="ieee" if exact else "tf32",
-        ROWS=ROWS, COLUMNS=columns, UNITS=max(16, triton.next_power_of_2(units)),
-        num_warps=min(16, max(4, columns // 32)),
+        UNITS=max(16, power_of_2(units)), **node_tile(nodes),
     )  # fmt: skip
 
 
-class GraphAttention(torch.autograd.Function):
-    """Scores (*folds, B, P, H), values (..., P, H, D), mask (..., P, P) and key (*folds)."""
+class GraphAttention(Fused):
+    """Scores (*folds, B, P, H), values (..., P, H, D), mask (..., P, P) and key (*folds).
+
+    Gives attended values (..., P, H, D). The key has its stream folded in; the mask lets every
+    receiver hear itself.
+    """
 
     @staticmethod
-    def forward(receivers, senders, values, mask, key, probability, slope):
-        tensors = [part.contiguous() for part in (receivers, senders, values, mask, key)]
-        out = torch.empty_like(tensors[2])
-        _launch(_forward, *tensors, probability, slope, out)
+    def run(receivers, senders, values, mask, key, probability, slope):
+        out = torch.empty_like(values)
+        _launch(_forward, (receivers, senders, values, mask, key), probability, slope, out)
         return out
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        *tensors, ctx.probability, ctx.slope = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx, grad):
-        slopes = _GraphAttentionBackward.apply(*ctx.saved_tensors, grad, ctx.probability, ctx.slope)
-        return *slopes, None, None, None, None
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        return GraphAttention.apply(*to_front(info, in_dims, inputs[:-2]), *inputs[-2:]), 0
-
-
-class _GraphAttentionBackward(Derivative):
-    @staticmethod
-    def forward(receivers, senders, values, mask, key, grad, probability, slope):
-        tensors = [part.contiguous() for part in (receivers, senders, values, mask, key, grad)]
-        slopes = [torch.empty_like(part) for part in tensors[:3]]
-        _launch(_backward, *tensors[:5], probability, slope, tensors[5], *slopes)
-        return tuple(slopes)
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        front = to_front(info, in_dims, inputs[:-2])
-        return _GraphAttentionBackward.apply(*front, *inputs[-2:]), (0, 0, 0)
-
-
-def attend(
-    receivers: Tensor,
-    senders: Tensor,
-    values: Tensor,
-    mask: Tensor,
-    key: Tensor,
-    probability: float,
-    slope: float,
-) -> Tensor:
-    """Attended values (B, P, H, D) from scores (B, P, H) of receivers and senders.
-
-    ``key`` has its stream folded in; the mask lets every receiver hear itself.
-    """
-    return GraphAttention.apply(receivers, senders, values, mask, key, probability, slope)
+    def slopes(grad, receivers, senders, values, mask, key, probability, slope):
+        slopes = tuple(torch.empty_like(part) for part in (receivers, senders, values))
+        inputs = (receivers, senders, values, mask, key)
+        _launch(_backward, inputs, probability, slope, grad, *slopes)
+        return slopes

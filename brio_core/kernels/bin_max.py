@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused, row_tile
 
 # Numbers that one program holds.
 TILE = 4096
@@ -47,53 +47,30 @@ def _backward(
     tl.store(out + row[:, None] * length + column[None, :], total, mask=inside)
 
 
-def _tile(rows: int, length: int) -> tuple[tuple[int], dict[str, int]]:
-    columns = triton.next_power_of_2(length)
-    height = max(1, TILE // columns)
-    return (triton.cdiv(rows, height),), {"ROWS": height, "COLUMNS": columns}
-
-
-class BinMax(torch.autograd.Function):
+class BinMax(Fused):
     """Values (..., L) to (..., bins), as ``nn.AdaptiveMaxPool1d``; and where they were."""
 
     @staticmethod
-    def forward(values, bins):
-        values = values.contiguous()
+    def run(values, bins):
         length = values.shape[-1]
+        rows = values.numel() // length
         out = values.new_empty(*values.shape[:-1], bins)
         places = torch.empty_like(out, dtype=torch.int32)
-        rows = values.numel() // length
-        grid, tile = _tile(rows, length)
+        tile = row_tile(length, TILE)
+        grid = (triton.cdiv(rows, tile["ROWS"]),)
         _forward[grid](values, out, places, rows, length, BINS=bins, **tile)
         return out, places
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.length = inputs[0].shape[-1]
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1])
+    def keep(inputs, output):
+        return output[1], inputs[0].shape[-1]
 
     @staticmethod
-    def backward(ctx, grad, _):
-        return _BinMaxBackward.apply(grad, *ctx.saved_tensors, ctx.length), None
-
-    @staticmethod
-    def vmap(info, in_dims, values, bins):
-        return BinMax.apply(*to_front(info, in_dims[:1], (values,)), bins), (0, 0)
-
-
-class _BinMaxBackward(Derivative):
-    @staticmethod
-    def forward(grad, places, length):
-        grad, places = grad.contiguous(), places.contiguous()
+    def slopes(grad, places, length):
         bins = grad.shape[-1]
-        out = grad.new_empty(*grad.shape[:-1], length)
         rows = grad.numel() // bins
-        grid, tile = _tile(rows, length)
+        out = grad.new_empty(*grad.shape[:-1], length)
+        tile = row_tile(length, TILE)
+        grid = (triton.cdiv(rows, tile["ROWS"]),)
         _backward[grid](grad, places, out, rows, length, BINS=bins, **tile)
         return out
-
-    @staticmethod
-    def vmap(info, in_dims, grad, places, length):
-        front = to_front(info, in_dims[:2], (grad, places))
-        return _BinMaxBackward.apply(*front, length), 0

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused
 from brio_core.kernels.uniform import draw
 
 BLOCK = 1024
@@ -74,12 +74,11 @@ def _sizes(scores: Tensor, starts: Tensor) -> tuple[int, ...]:
     return graphs, batch, graphs // folds, p, e
 
 
-class BinaryMasks(torch.autograd.Function):
+class BinaryMasks(Fused):
     """Scores (*F, *K, B, 2, E), bias (*F, *K), keys (*F) and starts (*F, B, P + 1) to masks."""
 
     @staticmethod
-    def forward(scores, bias, keys, starts, gumbel, temperature):
-        scores, bias, keys, starts = (x.contiguous() for x in (scores, bias, keys, starts))
+    def run(scores, bias, keys, starts, gumbel, temperature):
         graphs, *sizes = _sizes(scores, starts)
         out = scores.new_empty(*scores.shape[:-2], scores.shape[-1])
         _forward[(graphs, triton.cdiv(scores.shape[-1], BLOCK))](
@@ -88,35 +87,12 @@ class BinaryMasks(torch.autograd.Function):
         return out
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        *tensors, ctx.gumbel, ctx.temperature = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx, grad):
-        grads = _BinaryMasksBackward.apply(*ctx.saved_tensors, grad, ctx.gumbel, ctx.temperature)
-        return *grads, None, None, None, None
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        tensors = to_front(info, in_dims, inputs[:-2])
-        return BinaryMasks.apply(*tensors, *inputs[-2:]), 0
-
-
-class _BinaryMasksBackward(Derivative):
-    @staticmethod
-    def forward(scores, bias, keys, starts, grad, gumbel, temperature):
-        tensors = [x.contiguous() for x in (scores, bias, keys, starts, grad)]
+    def slopes(grad, scores, bias, keys, starts, gumbel, temperature):
         graphs, *sizes = _sizes(scores, starts)
         blocks = triton.cdiv(scores.shape[-1], BLOCK)
-        to_scores = torch.empty_like(tensors[0])
-        to_bias = scores.new_empty(graphs, blocks)
+        to_scores, to_bias = torch.empty_like(scores), scores.new_empty(graphs, blocks)
         _backward[(graphs, blocks)](
-            *tensors, to_scores, to_bias, *sizes, temperature, GUMBEL=gumbel, BLOCK=BLOCK
-        )
+            scores, bias, keys, starts, grad, to_scores, to_bias, *sizes, temperature,
+            GUMBEL=gumbel, BLOCK=BLOCK,
+        )  # fmt: skip
         return to_scores, to_bias.view(*bias.shape, -1).sum(-1)
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        tensors = to_front(info, in_dims, inputs[:-2])
-        return _BinaryMasksBackward.apply(*tensors, *inputs[-2:]), (0, 0)

@@ -1,8 +1,8 @@
 """Instance norm over the edges of every graph, for values ``s_i + r_j`` of nodes at their ends.
 
-What :class:`edge_scorers.InstanceEdgeNorm` does, with the units' dropout behind
-it. A program holds some units of one graph, whose nodes it goes through more than once: after the
-first time they are in a near cache.
+What :class:`edge_scores.InstanceEdgeNorm` does, with the units' dropout behind it. A program holds
+some units of one graph, whose nodes it goes through more than once: after the first time they are
+in a near cache.
 """
 
 import torch
@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused, power_of_2
 
 ROWS, COLUMNS = 32, 32
 
@@ -124,22 +124,22 @@ def _backward(
 def _sizes(side: Tensor) -> tuple[tuple[int, int], int, int, dict[str, int]]:
     """The grid, P, D, and the size of a tile."""
     p, d = side.shape[-2:]
-    columns = min(COLUMNS, triton.next_power_of_2(d))
+    columns = min(COLUMNS, power_of_2(d))
     grid = (side.numel() // (p * d), triton.cdiv(d, columns))
     return grid, p, d, {"ROWS": ROWS, "COLUMNS": columns}
 
 
-class EdgeNorm(torch.autograd.Function):
+class EdgeNorm(Fused):
     """Sides (*folds, B, P, D), degree (*folds, B, P), symmetric mask, keep (*folds, B, D).
 
     Gives both sides, and what backward reads: the centred sides, what nodes hear of the right one,
     and the variance (*folds, B, D).
     """
 
+    results = 2
+
     @staticmethod
-    def forward(sender, receiver, degree, mask, keep, epsilon):
-        tensors = (sender, receiver, degree, keep)
-        sender, receiver, degree, keep = (part.contiguous() for part in tensors)
+    def run(sender, receiver, degree, mask, keep, epsilon):
         grid, p, d, tile = _sizes(sender)
         left, right = torch.empty_like(sender), torch.empty_like(sender)
         _centre[grid](sender, receiver, degree, left, right, p, d, **tile)
@@ -149,34 +149,16 @@ class EdgeNorm(torch.autograd.Function):
         return one, two, left, right, heard, variance
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        _, _, degree, mask, keep, ctx.epsilon = inputs
-        ctx.mark_non_differentiable(*output[2:])
-        # Else gradients of these would be made, as large as they are and all zero.
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(degree, mask, keep, *output[2:])
+    def keep(inputs, output):
+        *_, degree, mask, keep, epsilon = inputs
+        return degree, mask, keep, *output[2:], epsilon
 
     @staticmethod
-    def backward(ctx, sent, received, *_):
-        slopes = _EdgeNormBackward.apply(*ctx.saved_tensors, sent, received, ctx.epsilon)
-        return *slopes, None, None, None, None
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        return EdgeNorm.apply(*to_front(info, in_dims, inputs[:-1]), inputs[-1]), (0,) * 6
-
-
-class _EdgeNormBackward(Derivative):
-    @staticmethod
-    def forward(degree, mask, keep, left, right, heard, variance, sent, received, epsilon):
-        tensors = (left, right, heard, mask @ left, degree, keep, variance, sent, received)
+    def slopes(sent, received, degree, mask, keep, left, right, heard, variance, epsilon):
         grid, p, d, tile = _sizes(left)
         one, two = torch.empty_like(left), torch.empty_like(left)
-        fixed = (part.contiguous() for part in tensors)
-        _backward[grid](*fixed, one, two, p, d, epsilon, **tile)
+        _backward[grid](
+            left, right, heard, mask @ left, degree, keep, variance, sent, received, one, two,
+            p, d, epsilon, **tile,
+        )  # fmt: skip
         return one, two
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        front = to_front(info, in_dims, inputs[:-1])
-        return _EdgeNormBackward.apply(*front, inputs[-1]), (0, 0)

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.functions import Fused, power_of_2
+
 # Numbers in a tile (some units of some edges), programs per graph, and warps per program.
 FORWARD = (4096, 1, 8)
 BACKWARD = (2048, 2, 1)
@@ -141,45 +143,48 @@ def _sizes(sender: Tensor, lists: Tensor, starts: Tensor) -> tuple[int, ...]:
 
 def _tile(d: int, numbers: int) -> tuple[dict[str, int], int]:
     """Edges and units of a tile, the words that hold a bit for each unit, and how many tiles."""
-    units = min(WIDTH, triton.next_power_of_2(d))
+    units = min(WIDTH, power_of_2(d))
     sizes = {"EDGES": max(1, numbers // units), "UNITS": units, "WORDS": triton.cdiv(units, 32)}
     return sizes, triton.cdiv(d, units)
 
 
-def scores(
-    sender: Tensor, receiver: Tensor, weight: Tensor, pairs: Tensor, starts: Tensor
-) -> tuple[Tensor, Tensor]:
+class EdgeScores(Fused):
     """``sum_k w_k relu(s_ik + r_jk)`` of all listed edges, (*F, *K, B, 2E); zero in empty places.
 
-    Nodes (*F, B, P, *K, D), weight (*F, *K, D), lists (*F, B, .), all contiguous. Also the bits of
-    open units (*F, *K, B, 2E, words), which are not set in empty places.
+    Nodes (*F, B, P, *K, D), weight (*F, *K, D), lists (*F, B, .). Also the bits of open units
+    (*F, *K, B, 2E, words), which are not set in empty places.
     """
-    graphs, *sizes = _sizes(sender, pairs, starts)
-    numbers, parts, warps = FORWARD
-    tile, tiles = _tile(sender.shape[-1], numbers)
-    out = sender.new_empty(*weight.shape[:-1], *pairs.shape[-2:])
-    opened = torch.empty((*out.shape, tiles * tile["WORDS"]), dtype=torch.int32, device=out.device)
-    _scores[(graphs, parts)](
-        sender, receiver, weight, pairs, starts, out, opened, *sizes,
-        **tile, TILES=tiles, num_warps=warps,
-    )  # fmt: skip
-    return out, opened
 
+    @staticmethod
+    def run(sender, receiver, weight, pairs, order, starts):
+        graphs, *sizes = _sizes(sender, pairs, starts)
+        numbers, parts, warps = FORWARD
+        tile, tiles = _tile(sender.shape[-1], numbers)
+        out = sender.new_empty(*weight.shape[:-1], *pairs.shape[-2:])
+        shape = (*out.shape, tiles * tile["WORDS"])
+        opened = torch.empty(shape, dtype=torch.int32, device=out.device)
+        _scores[(graphs, parts)](
+            sender, receiver, weight, pairs, starts, out, opened, *sizes,
+            **tile, TILES=tiles, num_warps=warps,
+        )  # fmt: skip
+        return out, opened
 
-def gradients(
-    sender: Tensor, receiver: Tensor, weight: Tensor, opened: Tensor, order: Tensor,
-    starts: Tensor, grad: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of both sides of the nodes and of the weight."""
-    graphs, *sizes = _sizes(sender, order, starts)
-    to_sender, to_receiver = torch.empty_like(sender), torch.empty_like(receiver)
-    numbers, parts, warps = BACKWARD
-    tile, tiles = _tile(sender.shape[-1], numbers)
-    to_weight = sender.new_empty(graphs, parts, sender.shape[-1])
-    _backward[(graphs, parts, tiles)](
-        sender, receiver, weight, opened, order, starts, grad,
-        to_sender, to_receiver, to_weight, *sizes, **tile, num_warps=warps,
-    )  # fmt: skip
-    # Summing the parts in a fixed order keeps the result the same in every run.
-    parts = to_weight.view(*weight.shape[:-1], -1, weight.shape[-1])
-    return to_sender, to_receiver, parts.sum(-2)
+    @staticmethod
+    def keep(inputs, output):
+        sender, receiver, weight, _, order, starts = inputs
+        return sender, receiver, weight, output[1], order, starts
+
+    @staticmethod
+    def slopes(grad, sender, receiver, weight, opened, order, starts):
+        graphs, *sizes = _sizes(sender, order, starts)
+        to_sender, to_receiver = torch.empty_like(sender), torch.empty_like(receiver)
+        numbers, parts, warps = BACKWARD
+        tile, tiles = _tile(sender.shape[-1], numbers)
+        to_weight = sender.new_empty(graphs, parts, sender.shape[-1])
+        _backward[(graphs, parts, tiles)](
+            sender, receiver, weight, opened, order, starts, grad,
+            to_sender, to_receiver, to_weight, *sizes, **tile, num_warps=warps,
+        )  # fmt: skip
+        # Summing the parts in a fixed order keeps the result the same in every run.
+        parts = to_weight.view(*weight.shape[:-1], -1, weight.shape[-1])
+        return to_sender, to_receiver, parts.sum(-2)

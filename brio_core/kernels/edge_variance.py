@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused
 
 BLOCK = 256
 PLACES = 2048
@@ -59,7 +59,7 @@ def _backward(values, pairs, mean, slope, out, batch, e, size, PLACES: tl.conste
     tl.store(out + graph * 2 * e + place, tl.where(listed, away * scale, 0.0), mask=inside)
 
 
-class EdgeVariance(torch.autograd.Function):
+class EdgeVariance(Fused):
     """Values (*folds, B, 2E) to variance, mean and count of all pairs, (*folds, P * P) each.
 
     Over graphs that have the edge, or over all, where an absent edge has the value 0. Mean and
@@ -67,8 +67,7 @@ class EdgeVariance(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(values, pairs, slots, over_all):
-        values, slots = values.contiguous(), slots.contiguous()
+    def run(values, pairs, slots, over_all):
         (*lead, batch, places), size = values.shape, slots.shape[-1]
         folds = values.numel() // (batch * places)
         variance, mean, count = (values.new_empty(*lead, size) for _ in range(3))
@@ -79,37 +78,17 @@ class EdgeVariance(torch.autograd.Function):
         return variance, mean, count
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def keep(inputs, output):
         values, pairs, _, _ = inputs
-        _, mean, count = output
-        ctx.mark_non_differentiable(mean, count)
-        ctx.save_for_backward(values, pairs, mean, count)
+        return values, pairs, *output[1:]
 
     @staticmethod
-    def backward(ctx, grad, *_):
-        values, pairs, mean, count = ctx.saved_tensors
+    def slopes(grad, values, pairs, mean, count):
+        batch, places = values.shape[-2:]
         # The mean moves as well, but distances from it add up to zero.
         slope = 2 * grad / (count - 1).clamp_min(1)
-        return _EdgeVarianceBackward.apply(values, pairs, mean, slope), None, None, None
-
-    @staticmethod
-    def vmap(info, in_dims, values, pairs, slots, over_all):
-        front = to_front(info, in_dims, (values, pairs, slots))
-        return EdgeVariance.apply(*front, over_all), (0, 0, 0)
-
-
-class _EdgeVarianceBackward(Derivative):
-    @staticmethod
-    def forward(values, pairs, mean, slope):
-        values, pairs = values.contiguous(), pairs.contiguous()
-        batch, places = values.shape[-2:]
         out = torch.empty_like(values)
         _backward[(values.numel() // places, triton.cdiv(places, PLACES))](
-            values, pairs, mean.contiguous(), slope.contiguous(), out,
-            batch, places // 2, mean.shape[-1], PLACES=PLACES,
-        )  # fmt: skip
+            values, pairs, mean, slope, out, batch, places // 2, mean.shape[-1], PLACES=PLACES
+        )
         return out
-
-    @staticmethod
-    def vmap(info, in_dims, *tensors):
-        return _EdgeVarianceBackward.apply(*to_front(info, in_dims, tensors)), 0

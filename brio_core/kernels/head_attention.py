@@ -1,14 +1,68 @@
-"""Multi-head attention whose heads stay where one product of all nodes has put them.
+"""Multi-head attention with dropout, whose heads stay where one product of all nodes has put them.
 
 Products of every head read and write their columns of the wide tensors in place, so no head is
-ever copied out. Softmax and dropout are the kernels of :mod:`brio_core.kernels.softmax_dropout`.
+ever copied out. Softmax over short rows and dropout behind it take one pass forward and one
+backward. Dropout draws the numbers of :func:`randomness.uniform`; the gradient is computed from
+the scores alone, so that no mask is kept.
 """
 
+from typing import Any
+
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels import softmax_dropout as weighing
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused, row_tile
+from brio_core.kernels.uniform import draw
+
+# Numbers that one program holds.
+TILE = 1024
+
+
+@triton.jit
+def _weights(scores, keys, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Softmax of some rows, what dropout multiplies it with, and where they are."""
+    fold = tl.program_id(1)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    inside = (row < rows)[:, None] & (column < width)[None, :]
+    place = row[:, None] * width + column[None, :]
+    offset = fold.to(tl.int64) * rows * width + place
+    key = tl.load(keys + fold).to(tl.uint32)
+    value = tl.load(scores + offset, mask=inside, other=-1.0e30)
+    power = tl.exp(value - tl.max(value, 1)[:, None])
+    weight = power / tl.sum(power, 1)[:, None]
+    kept = tl.where(draw(place, key) >= rate, 1.0 / (1.0 - rate), 0.0)
+    return weight, kept, offset, inside
+
+
+@triton.jit
+def _forward(
+    scores, keys, out, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    weight, kept, offset, inside = _weights(scores, keys, rows, width, rate, ROWS, COLUMNS)
+    tl.store(out + offset, weight * kept, mask=inside)
+
+
+@triton.jit
+def _backward(
+    scores, keys, grad, out, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    weight, kept, offset, inside = _weights(scores, keys, rows, width, rate, ROWS, COLUMNS)
+    through = tl.load(grad + offset, mask=inside, other=0.0) * kept
+    inner = tl.sum(weight * through, 1)
+    tl.store(out + offset, weight * (through - inner[:, None]), mask=inside)
+
+
+def _launch(kernel: Any, scores: Tensor, keys: Tensor, rate: float, *tensors: Tensor) -> None:
+    """Run for all rows of contiguous scores, whose first axes are those of the keys."""
+    width, folds = scores.shape[-1], keys.numel()
+    rows = scores.numel() // (folds * width)
+    tile = row_tile(width, TILE)
+    kernel[(triton.cdiv(rows, tile["ROWS"]), folds)](
+        scores, keys, *tensors, rows, width, rate, **tile
+    )
 
 
 def _by_head(entered: Tensor, enter: Tensor) -> Tensor:
@@ -16,16 +70,15 @@ def _by_head(entered: Tensor, enter: Tensor) -> Tensor:
     return entered.view(-1, entered.shape[-2], *enter.shape[-4:-1])
 
 
-class HeadAttention(torch.autograd.Function):
-    """Nodes (*folds, B, P, D) and enter (*folds, 3, H, U, D) to heads (*folds, B, P, H * U).
+class HeadAttention(Fused):
+    """Enter (*folds, 3, H, U, D) and nodes (*folds, B, P, D) to heads (*folds, B, P, H * U).
 
     Place ``spare`` of all queries and values is 1. Also gives what backward reads: what the nodes
     were turned into, scores, and weights after dropout.
     """
 
     @staticmethod
-    def forward(nodes, enter, keys, spare, rate):
-        nodes, enter, keys = nodes.contiguous(), enter.contiguous(), keys.contiguous()
+    def run(enter, nodes, keys, spare, rate):
         (*lead, n_rois, width), (_, heads, units) = nodes.shape, enter.shape[-4:-1]
         folds = keys.numel()
         entered = torch.bmm(nodes.view(folds, -1, width), enter.view(folds, -1, width).mT)
@@ -37,7 +90,7 @@ class HeadAttention(torch.autograd.Function):
         for head in range(heads):
             torch.bmm(query[:, :, head], sent[:, :, head].mT, out=scores[:, head])
         weights = torch.empty_like(scores)
-        weighing.launch(weighing.forward_kernel, scores, keys, rate, weights)
+        _launch(_forward, scores, keys, rate, weights)
         heard = nodes.new_empty(len(parts), n_rois, heads, units)
         for head in range(heads):
             torch.bmm(weights[:, head], value[:, :, head], out=heard[:, :, head])
@@ -46,31 +99,18 @@ class HeadAttention(torch.autograd.Function):
         return heard, entered, scores.view(square), weights.view(square)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        nodes, enter, keys, _, ctx.rate = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        # Else their gradients would be made, as large as they are and all zero.
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(nodes, enter, keys, *output[1:])
+    def keep(inputs, output):
+        enter, nodes, keys, _, rate = inputs
+        return enter, nodes, keys, *output[1:], rate
 
-    @staticmethod
-    def backward(ctx, grad, *_):
+    @classmethod
+    def backward(cls, ctx, *grads):
         # The first layer reads data, which needs no gradient.
-        options = (ctx.rate, ctx.needs_input_grad[0])
-        *to_nodes, to_enter = _HeadAttentionBackward.apply(*ctx.saved_tensors, grad, *options)
-        return to_nodes[0] if to_nodes else None, to_enter, None, None, None
+        ctx.options = (ctx.options[0], ctx.needs_input_grad[1])
+        return super().backward(ctx, *grads)
 
     @staticmethod
-    def vmap(info, in_dims, nodes, enter, keys, spare, rate):
-        front = to_front(info, in_dims, (nodes, enter, keys))
-        return HeadAttention.apply(*front, spare, rate), (0,) * 4
-
-
-class _HeadAttentionBackward(Derivative):
-    @staticmethod
-    def forward(nodes, enter, keys, entered, scores, weights, grad, rate, reaches_nodes):
-        tensors = (nodes, enter, keys, entered, scores, weights, grad)
-        nodes, enter, keys, entered, scores, weights, grad = (part.contiguous() for part in tensors)
+    def slopes(grad, enter, nodes, keys, entered, scores, weights, rate, reaches_nodes):
         folds, width = keys.numel(), nodes.shape[-1]
         heads, units = enter.shape[-3:-1]
         query, sent, value = _by_head(entered, enter).unbind(2)
@@ -84,7 +124,7 @@ class _HeadAttentionBackward(Derivative):
             torch.bmm(weights[:, head].mT, above, out=to_value[:, :, head])
             torch.bmm(above, value[:, :, head].mT, out=slopes[:, head])
         # Every program reads what it overwrites before it does so.
-        weighing.launch(weighing.backward_kernel, scores, keys, rate, slopes, slopes)
+        _launch(_backward, scores, keys, rate, slopes, slopes)
         for head in range(heads):
             torch.bmm(slopes[:, head], sent[:, :, head], out=to_query[:, :, head])
             torch.bmm(slopes[:, head].mT, query[:, :, head], out=to_sent[:, :, head])
@@ -92,11 +132,6 @@ class _HeadAttentionBackward(Derivative):
         flat, nodes = to_entered.view(folds, -1, 3 * heads * units), nodes.view(folds, -1, width)
         to_enter = torch.bmm(flat.mT, nodes).view_as(enter)
         if not reaches_nodes:
-            return (to_enter,)
+            return to_enter
         to_nodes = torch.bmm(flat, enter.view(folds, -1, width))
-        return to_nodes.view(*entered.shape[:-1], width), to_enter
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        slopes = _HeadAttentionBackward.apply(*to_front(info, in_dims, inputs[:-2]), *inputs[-2:])
-        return slopes, (0,) * len(slopes)
+        return to_enter, to_nodes.view(*entered.shape[:-1], width)

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused
 
 ROWS = 64
 ROUNDS = 8
@@ -69,69 +69,45 @@ def _backward(
     tl.store(grad_bias + target, bias_sum)
 
 
-class ResidualNorm(torch.autograd.Function):
+def _sizes(hidden: Tensor, weight: Tensor) -> tuple[int, int, int]:
+    """Folds, rows per fold, and width."""
+    width = weight.shape[-1]
+    folds = weight.numel() // width
+    return folds, hidden.numel() // (folds * width), width
+
+
+class ResidualNorm(Fused):
     """``hidden``, ``own``, ``received`` (*folds, ..., D); ``weight``, ``bias`` (*folds, D)."""
 
     @staticmethod
-    def forward(hidden, own, received, weight, bias, eps):
-        hidden, own, received = hidden.contiguous(), own.contiguous(), received.contiguous()
-        weight, bias = weight.contiguous(), bias.contiguous()
-        width = weight.shape[-1]
-        folds = weight.numel() // width
-        rows = hidden.numel() // (folds * width)
+    def run(hidden, own, received, weight, bias, eps):
+        folds, rows, width = _sizes(hidden, weight)
         out = torch.empty_like(hidden)
-        grid = (folds, triton.cdiv(rows, ROWS))
-        _forward[grid](
+        _forward[(folds, triton.cdiv(rows, ROWS))](
             hidden, own, received, weight, bias, out, rows, eps, D=width, ROWS=ROWS
-        )  # fmt: skip
+        )
         return out
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        hidden, own, received, weight, _, ctx.eps = inputs
-        ctx.save_for_backward(hidden, own, received, weight)
+    def keep(inputs, output):
+        hidden, own, received, weight, _, eps = inputs
+        return hidden, own, received, weight, eps
+
+    @classmethod
+    def backward(cls, ctx, *grads):
+        to_hidden, to_sum, *others, _ = super().backward(ctx, *grads)
+        return to_hidden, to_sum, to_sum, *others
 
     @staticmethod
-    def backward(ctx, grad):
-        grad_hidden, grad_pre, grad_weight, grad_bias = _ResidualNormBackward.apply(
-            *ctx.saved_tensors, grad, ctx.eps
-        )
-        return grad_hidden, grad_pre, grad_pre, grad_weight, grad_bias, None
-
-    @staticmethod
-    def vmap(info, in_dims, hidden, own, received, weight, bias, eps):
-        tensors = to_front(info, in_dims, (hidden, own, received, weight, bias))
-        return ResidualNorm.apply(*tensors, eps), 0
-
-
-class _ResidualNormBackward(Derivative):
-    @staticmethod
-    def forward(hidden, own, received, weight, grad, eps):
-        hidden, own, received = hidden.contiguous(), own.contiguous(), received.contiguous()
-        weight, grad = weight.contiguous(), grad.contiguous()
-        width = weight.shape[-1]
-        folds = weight.numel() // width
-        rows = hidden.numel() // (folds * width)
+    def slopes(grad, hidden, own, received, weight, eps):
+        folds, rows, width = _sizes(hidden, weight)
         parts = triton.cdiv(rows, ROWS * ROUNDS)
-        grad_hidden, grad_pre = torch.empty_like(hidden), torch.empty_like(hidden)
-        grad_weight = hidden.new_empty(folds, parts, width)
-        grad_bias = hidden.new_empty(folds, parts, width)
+        to_hidden, to_sum = torch.empty_like(hidden), torch.empty_like(hidden)
+        to_weight, to_bias = hidden.new_empty(2, folds, parts, width)
         _backward[(folds, parts)](
-            hidden, own, received, weight, grad, grad_hidden, grad_pre, grad_weight, grad_bias,
+            hidden, own, received, weight, grad, to_hidden, to_sum, to_weight, to_bias,
             rows, eps, D=width, ROWS=ROWS, ROUNDS=ROUNDS,
         )  # fmt: skip
         # Summing the parts in a fixed order keeps the result the same in every run.
-        sums = (part.sum(1).view_as(weight) for part in (grad_weight, grad_bias))
-        return grad_hidden, grad_pre, *sums
-
-    @staticmethod
-    def vmap(info, in_dims, hidden, own, received, weight, grad, eps):
-        tensors = to_front(info, in_dims, (hidden, own, received, weight, grad))
-        return _ResidualNormBackward.apply(*tensors, eps), (0, 0, 0, 0)
-
-
-def residual_norm(
-    hidden: Tensor, own: Tensor, received: Tensor, norm: torch.nn.LayerNorm
-) -> Tensor:
-    """The fused layer end, with the weights of an ordinary ``LayerNorm``."""
-    return ResidualNorm.apply(hidden, own, received, norm.weight, norm.bias, norm.eps)
+        sums = (part.sum(1).view_as(weight) for part in (to_weight, to_bias))
+        return to_hidden, to_sum, *sums

@@ -8,6 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.functions import power_of_2
+
 ROWS = 16
 
 
@@ -77,7 +79,7 @@ def signed_features(fc: Tensor, support: Tensor) -> tuple[Tensor, Tensor]:
     descriptor = fc.new_empty(folds, count, p, 3)
     out = fc.new_empty(folds, count, p, 2 * p)
     grid = (folds, count, triton.cdiv(p, ROWS))
-    sizes = {"ROWS": ROWS, "WIDTH": triton.next_power_of_2(p)}
+    sizes = {"ROWS": ROWS, "WIDTH": power_of_2(p)}
     shared = fc.dim() == 3
     as_bytes = support.view(torch.uint8)
     _reduce[grid](fc, as_bytes, scale, descriptor, shared, p, **sizes)

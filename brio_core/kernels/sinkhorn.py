@@ -1,32 +1,98 @@
-"""Sinkhorn iterations as one operator that ``torch.func``, CUDA graphs and compilers accept."""
+"""Sinkhorn iterations on many small problems: one fused kernel on a GPU, plain torch elsewhere.
+
+The kernel is one operator that ``torch.func``, CUDA graphs and compilers accept.
+"""
+
+import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from brio_core import kernels
+
 LARGEST_SIDE = 64
 
 
-def fits(cost: Tensor) -> bool:
-    """Whether one problem fits into the registers of a program."""
-    return max(cost.shape[-2:]) <= LARGEST_SIDE
+class Transport(NamedTuple):
+    """What Sinkhorn iterations leave behind for costs (..., n, m); nothing carries a gradient."""
+
+    phi: Tensor
+    psi: Tensor
+    plan: Tensor
+    entropy: Tensor
+    """The dual value less <plan, cost>: epsilon KL(plan || uniform) at convergence."""
+
+
+def negative_potentials(
+    to_rows: Tensor, to_columns: Tensor, iterations: int
+) -> tuple[Tensor, Tensor]:
+    """Potentials over -epsilon, (..., n) and (..., m).
+
+    Both inputs are -cost / epsilon (..., n, m) plus the logarithms of the masses that are summed
+    over.
+    """
+    # Eq. app_sinkhorn_log_updates.
+    psi = torch.zeros_like(to_rows[..., 0, :])
+    phi = torch.zeros_like(to_rows[..., 0])
+    for _ in range(iterations):
+        phi = (to_rows - psi[..., None, :]).logsumexp(-1)
+        psi = (to_columns - phi[..., None]).logsumexp(-2)
+    return phi, psi
+
+
+def symmetric_negative_potential(to_rows: Tensor, iterations: int) -> Tensor:
+    """The one potential of a measure with itself."""
+    # Averaging with the old potential keeps the symmetric fixed point and ends its oscillation.
+    phi = torch.zeros_like(to_rows[..., 0])
+    for _ in range(iterations):
+        phi = (phi + (to_rows - phi[..., None, :]).logsumexp(-1)) / 2
+    return phi
+
+
+def solve_plain(cost: Tensor, epsilon: float, iterations: int, symmetric: bool) -> Transport:
+    """:func:`solve` in torch operations, for any device, dtype and size."""
+    n, m = cost.shape[-2:]
+    scaled = cost / -epsilon
+    to_rows = scaled - math.log(m)
+    if symmetric:
+        phi = psi = symmetric_negative_potential(to_rows, iterations)
+    else:
+        phi, psi = negative_potentials(to_rows, scaled - math.log(n), iterations)
+    logarithm = scaled - phi[..., None] - psi[..., None, :]
+    plan = logarithm.exp() / (n * m)
+    # Eq. app_sinkhorn_dual bounds the value from below for any potentials, converged or not.
+    phi, psi = phi * -epsilon, psi * -epsilon
+    dual = phi.mean(-1) + psi.mean(-1) + epsilon * (1 - plan.sum((-2, -1)))
+    return Transport(phi, psi, plan, dual - (plan * cost).sum((-2, -1)))
+
+
+def solve(cost: Tensor, epsilon: float, iterations: int, symmetric: bool = False) -> Transport:
+    """Run Sinkhorn iterations on detached costs (..., n, m).
+
+    ``symmetric`` costs get the averaged update with one potential for both sides.
+    """
+    cost = cost.detach()
+    with torch.no_grad():
+        if max(cost.shape[-2:]) <= LARGEST_SIDE and kernels.usable(cost, "sinkhorn"):
+            return Transport(*solve_fused(cost, epsilon, iterations, symmetric))
+        return solve_plain(cost, epsilon, iterations, symmetric)
 
 
 @torch.library.custom_op("brio::sinkhorn", mutates_args=())
-def solve(
+def solve_fused(
     cost: Tensor, epsilon: float, iterations: int, symmetric: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """phi, psi, plan and entropy of :class:`brio_core.methods.layers.transport.Transport`."""
+    """The fields of :class:`Transport`, for sides up to ``LARGEST_SIDE``."""
     if cost.is_cuda:
         from brio_core.kernels.sinkhorn_triton import launch
 
         return launch(cost.contiguous(), epsilon, iterations, symmetric)
-    from brio_core.methods.layers.transport import solve_plain
-
     # The outputs of an operator must not share memory, as two equal potentials would.
     return tuple(part.clone() for part in solve_plain(cost, epsilon, iterations, symmetric))
 
 
-@solve.register_fake
+@solve_fused.register_fake
 def _(cost: Tensor, epsilon: float, iterations: int, symmetric: bool):
     return (
         cost.new_empty(cost.shape[:-1]),
@@ -36,31 +102,7 @@ def _(cost: Tensor, epsilon: float, iterations: int, symmetric: bool):
     )
 
 
-@solve.register_vmap
+@solve_fused.register_vmap
 def _(info, in_dims, cost: Tensor, epsilon: float, iterations: int, symmetric: bool):
     # Leading dimensions are a batch already, so a mapped one is simply one more of them.
-    return solve(cost.movedim(in_dims[0], 0), epsilon, iterations, symmetric), (0, 0, 0, 0)
-
-
-@torch.library.custom_op("brio::sinkhorn_divergence", mutates_args=())
-def solve_divergence(
-    cost: Tensor, count: int, epsilon: float, iterations: int
-) -> tuple[Tensor, Tensor]:
-    """Values and plans of :func:`transport.solve_divergence_plain`, in one kernel."""
-    if cost.is_cuda:
-        from brio_core.kernels.sinkhorn_triton import launch_divergence
-
-        return launch_divergence(cost.contiguous(), count, epsilon, iterations)
-    from brio_core.methods.layers.transport import solve_divergence_plain
-
-    return solve_divergence_plain(cost, count, epsilon, iterations)
-
-
-@solve_divergence.register_fake
-def _(cost: Tensor, count: int, epsilon: float, iterations: int):
-    return cost.new_empty((*cost.shape[:-2], 3)), cost.new_empty(cost.shape)
-
-
-@solve_divergence.register_vmap
-def _(info, in_dims, cost: Tensor, count: int, epsilon: float, iterations: int):
-    return solve_divergence(cost.movedim(in_dims[0], 0), count, epsilon, iterations), (0, 0)
+    return solve_fused(cost.movedim(in_dims[0], 0), epsilon, iterations, symmetric), (0, 0, 0, 0)

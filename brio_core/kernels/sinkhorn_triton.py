@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.functions import power_of_2
+
 # Elements that one warp holds: small problems are packed, large ones spread over warps.
 ELEMENTS_PER_PROGRAM = 128
 ELEMENTS_PER_WARP = 512
@@ -101,7 +103,7 @@ def launch(
     entropy = cost.new_empty(batch)
     if problems == 0:
         return phi, psi, plan, entropy
-    rows, columns = (max(4, triton.next_power_of_2(side)) for side in (n, m))
+    rows, columns = (max(4, power_of_2(side)) for side in (n, m))
     pack, warps = _shape(rows * columns)
     with torch.cuda.device(cost.device):
         _sinkhorn[(triton.cdiv(problems, pack),)](
@@ -124,98 +126,6 @@ def launch(
             num_warps=warps,
         )
     return phi, psi, plan, entropy
-
-
-@triton.jit
-def _divergence(
-    cost_pointer,
-    value_pointer,
-    plan_pointer,
-    problems,
-    n,
-    m,
-    epsilon,
-    log2_n,
-    log2_m,
-    iterations,
-    PACK: tl.constexpr,
-    SIDE: tl.constexpr,
-):
-    # The second axis of the grid: x with y, x with itself, y with itself.
-    term = tl.program_id(1)
-    rows, first_row, log2_rows = n, 0, log2_n
-    columns, first_column, log2_columns = m, n, log2_m
-    if term == 1:
-        columns, first_column, log2_columns = n, 0, log2_n
-    if term == 2:
-        rows, first_row, log2_rows = m, n, log2_m
-    problem = tl.program_id(0).to(tl.int64) * PACK + tl.arange(0, PACK)
-    row = tl.arange(0, SIDE)
-    column = tl.arange(0, SIDE)
-    is_problem = problem < problems
-    is_row = (row < rows)[None, :]
-    is_column = (column < columns)[None, :]
-    inside = is_row[:, :, None] & is_column[:, None, :]
-    known = inside & is_problem[:, None, None]
-    width = n + m
-    start = (problem * width * width)[:, None, None]
-    at_row = (first_row + row)[None, :, None]
-    at_column = (first_column + column)[None, None, :]
-    place = start + at_row * width + at_column
-    cost = tl.load(cost_pointer + place, mask=known, other=0.0)
-
-    unit = epsilon * 0.6931471805599453
-    scaled = tl.where(inside, -cost / unit, -1.0e30)
-    phi = tl.zeros((PACK, SIDE), tl.float32)
-    psi = tl.zeros((PACK, SIDE), tl.float32)
-    if term == 0:
-        for _ in range(iterations):
-            phi, psi = _update(scaled, phi, psi, is_row, is_column, log2_rows, log2_columns, False)
-    else:
-        for _ in range(iterations):
-            phi, psi = _update(scaled, phi, psi, is_row, is_column, log2_rows, log2_columns, True)
-
-    plan = tl.exp2(scaled - phi[:, :, None] - psi[:, None, :] - log2_rows - log2_columns)
-    plan = tl.where(inside, plan, 0.0)
-    mass = tl.sum(tl.sum(plan, 2), 1)
-    dual = -unit * (tl.sum(phi, 1) / rows + tl.sum(psi, 1) / columns) + epsilon * (1.0 - mass)
-    tl.store(value_pointer + problem * 3 + term, dual, mask=is_problem)
-    if term == 0:
-        tl.store(plan_pointer + place, plan, mask=known)
-        tl.store(plan_pointer + start + at_column * width + at_row, plan, mask=known)
-    else:
-        tl.store(plan_pointer + place, -plan, mask=known)
-
-
-def launch_divergence(
-    cost: Tensor, count: int, epsilon: float, iterations: int
-) -> tuple[Tensor, Tensor]:
-    """Solve the three problems in contiguous float32 CUDA costs (..., n + m, n + m)."""
-    *batch, width, _ = cost.shape
-    problems, others = math.prod(batch), width - count
-    values = cost.new_empty((*batch, 3))
-    plans = torch.empty_like(cost)
-    if problems == 0:
-        return values, plans
-    side = max(4, triton.next_power_of_2(max(count, others)))
-    pack, warps = _shape(side * side)
-    with torch.cuda.device(cost.device):
-        _divergence[(triton.cdiv(problems, pack), 3)](
-            cost,
-            values,
-            plans,
-            problems,
-            count,
-            others,
-            epsilon,
-            math.log2(count),
-            math.log2(others),
-            iterations,
-            PACK=pack,
-            SIDE=side,
-            num_warps=warps,
-        )
-    return values, plans
 
 
 def _shape(elements: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.mapping import Derivative, to_front
+from brio_core.kernels.functions import Fused
 
 ROWS, COLUMNS = 8, 128
 BLOCK = 1024
@@ -56,7 +56,6 @@ def _slopes(left, right, grad, out, batch, size, BLOCK: tl.constexpr):
 
 def _over_subjects(left: Tensor, right: Tensor, errors: bool) -> Tensor:
     """From two tensors (*folds, B, P, P) to (*folds, P, P)."""
-    left, right = left.contiguous(), right.contiguous()
     batch, size = left.shape[-3], left.shape[-2] * left.shape[-1]
     out = left.new_empty(*left.shape[:-3], *left.shape[-2:])
     _sums[(left.numel() // (batch * size), triton.cdiv(size, COLUMNS))](
@@ -65,70 +64,37 @@ def _over_subjects(left: Tensor, right: Tensor, errors: bool) -> Tensor:
     return out
 
 
-class Masked(torch.autograd.Function):
-    """Values (*folds, B, P, P), which are data, times a mask (*folds, P, P)."""
+class Masked(Fused):
+    """A mask (*folds, P, P) times values (*folds, B, P, P), which are data."""
 
     @staticmethod
-    def forward(values, mask):
+    def run(mask, values):
         return values * mask.unsqueeze(-3)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(inputs[0])
+    def keep(inputs, output):
+        return inputs[1:]
 
     @staticmethod
-    def backward(ctx, grad):
-        return None, _ProductSums.apply(*ctx.saved_tensors, grad)
-
-    @staticmethod
-    def vmap(info, in_dims, *tensors):
-        return Masked.apply(*to_front(info, in_dims, tensors)), 0
-
-
-class _ProductSums(Derivative):
-    @staticmethod
-    def forward(values, grad):
+    def slopes(grad, values):
         return _over_subjects(values, grad, errors=False)
 
-    @staticmethod
-    def vmap(info, in_dims, *tensors):
-        return _ProductSums.apply(*to_front(info, in_dims, tensors)), 0
 
-
-class TanhErrors(torch.autograd.Function):
+class TanhErrors(Fused):
     """``sum_b (tanh(left) - tanh(right))^2``, (*folds, B, P, P) to (*folds, P, P).
 
     What is on the right is data.
     """
 
     @staticmethod
-    def forward(left, right):
+    def run(left, right):
         return _over_subjects(left, right, errors=True)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return _TanhErrorsBackward.apply(*ctx.saved_tensors, grad), None
-
-    @staticmethod
-    def vmap(info, in_dims, *tensors):
-        return TanhErrors.apply(*to_front(info, in_dims, tensors)), 0
-
-
-class _TanhErrorsBackward(Derivative):
-    @staticmethod
-    def forward(left, right, grad):
-        left, right, grad = left.contiguous(), right.contiguous(), grad.contiguous()
+    def slopes(grad, left, right):
         batch, size = left.shape[-3], left.shape[-2] * left.shape[-1]
         out = torch.empty_like(left)
         _slopes[(left.numel() // size, triton.cdiv(size, BLOCK))](
             left, right, grad, out, batch, size, BLOCK=BLOCK
         )
         return out
-
-    @staticmethod
-    def vmap(info, in_dims, *tensors):
-        return _TanhErrorsBackward.apply(*to_front(info, in_dims, tensors)), 0

@@ -4,6 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.functions import power_of_2
+
 BLOCK = 4096
 
 
@@ -24,6 +26,6 @@ def take(source: Tensor, index: Tensor) -> Tensor:
     """
     width = source[0].numel()
     out = source.new_empty((len(index), *source.shape[1:]), device=index.device)
-    block = min(BLOCK, triton.next_power_of_2(width))
+    block = min(BLOCK, power_of_2(width))
     _take[(len(index), triton.cdiv(width, block))](source, index, out, width, BLOCK=block)
     return out

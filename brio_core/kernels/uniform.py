@@ -8,6 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.functions import Constant
+
 BLOCK = 1024
 
 
@@ -33,24 +35,11 @@ def _uniform(keys, out, count, BLOCK: tl.constexpr):
     tl.store(out + fold * count + place, draw(place, key), mask=place < count)
 
 
-class Uniform(torch.autograd.Function):
+class Uniform(Constant):
     """``count`` numbers for every key, (*K) to (*K, count)."""
 
     @staticmethod
-    def forward(keys: Tensor, count: int) -> Tensor:
-        keys = keys.contiguous()
+    def run(keys: Tensor, count: int) -> Tensor:
         out = torch.empty(*keys.shape, count, dtype=torch.float32, device=keys.device)
         _uniform[(triton.cdiv(count, BLOCK), keys.numel())](keys, out, count, BLOCK=BLOCK)
         return out
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.mark_non_differentiable(output)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return None, None
-
-    @staticmethod
-    def vmap(info, in_dims, keys, count):
-        return Uniform.apply(keys.movedim(in_dims[0], 0), count), 0

@@ -16,8 +16,7 @@ from torch.nn import functional
 
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.layers.toeplitz import RunningFilter
-from brio_core.methods.layers.windows import mirrored_window, standardised
+from brio_core.methods.layers.series import mirrored_window, shifted, standardised
 from brio_core.methods.train_view import TrainView
 from brio_core.system.randomness import dropout, uniform
 
@@ -39,6 +38,24 @@ class DeciHyperparameters(GradientHyperparameters):
         super().__post_init__()
         check_choice("scan_length", self.scan_length, ("median", "shortest"))
         check_choice("criterion", self.criterion, ("cross_entropy", "squared"))
+
+
+class RunningFilter(nn.Module):
+    """A causal filter per channel along the last axis, as long as that axis; at first its mean.
+
+    ``out_j = b + sum_{i <= j} k_{j - i} x_i``, with k = 1 / width and b = 0 to begin with.
+    """
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.full((channels, width), 1 / width))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Values (channels, B, width) to the same shape."""
+        width = self.kernel.shape[-1]
+        operator = shifted(self.kernel, width, 1)[..., :width]
+        return values @ operator + self.bias[:, None, None]
 
 
 class Block(nn.Module):

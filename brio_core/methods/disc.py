@@ -19,14 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.convolutions import DenseGcn
-from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
-from brio_core.methods.layers.edge_scorers import EdgeScorer
-from brio_core.methods.layers.fused import norm_relu
-from brio_core.methods.layers.norms import NodeNorm
+from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
+from brio_core.methods.layers.edge_scores import EdgeScorer
+from brio_core.methods.layers.norms import NodeNorm, norm_relu
 from brio_core.system.randomness import uniform
 
 APART, SWAPPED = "apart", "swapped"
@@ -124,10 +122,7 @@ class Disc(GradientMethod):
         self.bias_head = nn.Linear(2 * hidden, 2)
 
     def features(self, inputs: Features) -> Features:
-        """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
-        edges = list_edges(mask, self.hyperparameters.density)
-        return {"nodes": inputs["fc"], **edges._asdict()}
+        return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:
         """``[z_c ; z_b]``, what the causal head reads; the bias half is fed at test time too."""

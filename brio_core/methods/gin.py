@@ -16,8 +16,9 @@ from brio_core.methods.hyperparameters import GradientHyperparameters, check_cho
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.norms import NodeNorm
-from brio_core.methods.layers.readouts import POOLINGS, pool
 from brio_core.system.randomness import dropout
+
+POOLINGS = ("mean", "sum")
 
 
 @dataclass(frozen=True)
@@ -81,3 +82,8 @@ class Gin(GradientMethod):
             self.represent(batch.features), self.hyperparameters.dropout, batch.key
         )
         return binary_cross_entropy(self.head(represented).squeeze(-1), batch.label), {}
+
+
+def pool(hidden: Tensor, how: str) -> Tensor:
+    """Mean or sum over the nodes of every graph, (..., P, d) to (..., d)."""
+    return hidden.mean(-2) if how == "mean" else hidden.sum(-2)

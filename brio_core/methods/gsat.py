@@ -6,7 +6,7 @@ what attention may tell.
 
 Departures: the edge network has one hidden layer where the authors have two, and drops its units
 for a whole graph at once, because a vector per edge does not fit beside all folds
-(:mod:`brio_core.methods.layers.edge_scorers`); its InstanceNorm over the edges of a graph is exact.
+(:mod:`brio_core.methods.layers.edge_scores`); its InstanceNorm over the edges of a graph is exact.
 Attention is averaged over the two directions of an edge, as the authors mean it: their code of
 2022, and the benchmarks that copied it, average each direction with itself. Mean readout.
 """
@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
-from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import bernoulli_divergence, concrete, logistic_noise
-from brio_core.methods.layers.edge_scorers import EdgeScorer
+from brio_core.methods.layers.edge_scores import EdgeScorer
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout, uniform
 
@@ -85,10 +84,7 @@ class Gsat(GradientMethod):
         self.head = nn.Linear(s.hidden, 1)
 
     def features(self, inputs: Features) -> Features:
-        """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
-        edges = list_edges(mask, self.hyperparameters.density)
-        return {"nodes": inputs["fc"], **edges._asdict()}
+        return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:
         """The pooled nodes of the second pass."""

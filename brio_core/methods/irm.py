@@ -13,8 +13,6 @@ from brio_core.methods.gcn import Gcn, GcnHyperparameters
 from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.environments import (
-    irm_penalty,
-    irm_penalty_of_halves,
     mean_over,
     mean_site_risk,
     membership,
@@ -75,3 +73,30 @@ class Irm(Gcn):
     def restarts(cls, hyperparameters: IrmHyperparameters, epoch: int) -> bool:
         # The moments belong to the loss that was divided by another weight.
         return hyperparameters.warmup_epochs > 0 and epoch == hyperparameters.warmup_epochs + 1
+
+
+def dummy_gradients(logits: Tensor, label: Tensor, members: Tensor) -> Tensor:
+    """``dR_e(w)/dw`` at w = 1 for ``R_e(w)``, the cross-entropy of ``w * logits`` at a site, (E,).
+
+    In closed form ``mean_i (sigmoid(z_i) - y_i) z_i``, so no second backward pass is needed.
+    """
+    return site_means((logits.sigmoid() - label) * logits, members)
+
+
+def irm_penalty(logits: Tensor, label: Tensor, members: Tensor) -> Tensor:
+    """IRMv1: squared gradients of the dummy classifier, averaged over sites."""
+    return mean_over(dummy_gradients(logits, label, members).square(), members.sum(0) > 0)
+
+
+def irm_penalty_of_halves(logits: Tensor, label: Tensor, members: Tensor) -> Tensor:
+    """The unbiased estimate of :func:`irm_penalty`: products of two halves; it may be negative.
+
+    Halves take turns within every site and class, so that neither gets one class only. The
+    order of subjects within a class must be random, which all samplers see to.
+    """
+    same = (members @ members.T > 0) & (label[:, None] == label)
+    turn = same.tril(-1).sum(-1) % 2
+    halves = [members * (turn == side)[:, None] for side in (0, 1)]
+    first, second = (dummy_gradients(logits, label, half) for half in halves)
+    usable = (halves[0].sum(0) > 0) & (halves[1].sum(0) > 0)
+    return mean_over(first * second, usable)

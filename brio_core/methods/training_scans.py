@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from brio_core import kernels
+from brio_core.connectivity.block_length import clipped_block_length, round_half_up
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.connectivity.reestimation import (
     block_multiplicities,
-    clipped_block_length,
     ragged_block_indices,
     reestimated_connectivity,
     refresh_keys,
-    round_half_up,
 )
 from brio_core.methods.stack import FoldStack
 from brio_core.system.replay import Replay
@@ -216,7 +215,7 @@ class FeatureStore:
 
 def _take(cache: Tensor, fold: Tensor, index: Tensor) -> Tensor:
     """``cache[fold, index]``; on a GPU by a copy that runs at the speed of memory."""
-    if kernels.usable(cache):
+    if kernels.usable(cache, "take"):
         from brio_core.kernels.take import take
 
         rows = (fold * cache.shape[1] + index).flatten()

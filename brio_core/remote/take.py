@@ -1,168 +1,104 @@
 """Take results back: check all of them, put them in place, and let Snakemake know."""
 
 import json
-import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
-from brio_core.cohorts.checksums import input_checksums
-from brio_core.remote.archive import unpack
-from brio_core.remote.checks import RUN_FILES
-from brio_core.remote.pack import MODELS, result_names
-from brio_core.remote.plan import Job, Plan, check_code, read_plan
+from brio_core.cohorts.splits import read_split
+from brio_core.evaluation.diagnostics.run import stored_auc
+from brio_core.remote.plan import MODELS, Job, Plan, read_plan
+from brio_core.reporting.external import tested_rows
+from brio_core.reporting.results import read_history, read_table
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
 from brio_core.system.versions import ROOT, program_version
 
 
-def take(
-    archives: Sequence[Path],
-    plan_path: Path,
-    programs: Mapping[str, ModuleType],
-    same_inputs: bool = True,
-    same_code: bool = True,
-) -> None:
-    """Check everything in the archives; only if all is well, put it in place."""
-    plan_path = plan_path.resolve()
-    plan, results = read_plan(plan_path), plan_path.parent.parent
-    directory = _directory(plan, results)
-    if any((directory / ".snakemake" / "locks").glob("*")):
-        raise BrioError(
-            f"Snakemake is at work in {directory}; take the results when it is done, or after "
-            "'snakemake --unlock' if none is running"
-        )
-    allowed = {name: result_names(name) for name in (*plan.done, *(j.folder for j in plan.jobs))}
-    with tempfile.TemporaryDirectory(dir=results, prefix=".handover-") as staging:
+def take(archives: Sequence[Path], plan_path: Path, accept: Sequence[str] = ()) -> str:
+    """Put results in place if all of them are right; ``accept`` are keys that may differ."""
+    if any(Path(".snakemake", "locks").glob("*")):
+        raise BrioError("Snakemake is at work here; wait, or 'snakemake --unlock' if it is not")
+    plan = read_plan(plan_path)
+    for job in plan.jobs:
+        job.expected["code"] = program_version(job.program, [job.expected["method"]])
+    results = Path(plan.results)
+    with tempfile.TemporaryDirectory(dir=results, prefix=".remote-") as staging:
         found: dict[str, Path] = {}
-        for number, path in enumerate(archives):
-            part = Path(staging) / str(number)
-            found |= {name: part / name for name in unpack(path, allowed, part)}
+        for path in archives:
+            found |= _unpack(path, plan.jobs, Path(tempfile.mkdtemp(dir=staging)))
         jobs = [job for job in plan.jobs if job.folder in found]
-        if same_code:
-            check_code(jobs, same_machine=True)
-        waiting = plan.unfinished(results, programs)
-        kept = [job for job in jobs if job not in waiting]
-        # Diagnostics must be of the cells that will be here, those that stay and those that come.
-        new = {job.folder: found[job.folder] for job in jobs if job in waiting}
+        new = plan.unfinished(results)
+        # Of a run that is here already, models may still come.
+        new += [job for job in jobs if (found[job.folder] / MODELS).exists()]
+        places = {job.folder: found[job.folder] for job in jobs if job in new}
         for job in jobs:
-            places = new | {job.folder: found[job.folder]}
-            plan.check(job, results, programs, places, same_inputs)
-            _check_origin(job, found[job.folder])
-        for job in jobs:
-            _accept(job, plan.wanted(job, results, programs), found[job.folder])
-            _place(found[job.folder], results / job.folder, only_models=job in kept)
-        _record(plan, jobs, directory, Path(staging))
-    print(f"{len(jobs) - len(kept)} jobs taken, {len(kept)} were here already", flush=True)
-    left = [job for job in plan.jobs if job.folder not in found]
-    left = [job for job in left if not plan.is_finished(job, results, programs)]
-    if left:
-        print(f"{len(left)} jobs of the plan are not done yet, the first is {left[0].folder}")
-    _tell_missing_models(left, results)
+            if job.folder in places:
+                _check(job, results, places, accept)
+        for name, folder in places.items():
+            # Nothing of an earlier result may stay beside the new one, above all no models.
+            shutil.rmtree(results / name, ignore_errors=True)
+            (results / name).parent.mkdir(parents=True, exist_ok=True)
+            folder.rename(results / name)
+        _record(plan, jobs, Path(staging))
+    return f"{len(places)} jobs taken, {len(plan.unfinished(results))} of the plan are left"
 
 
-def _directory(plan: Plan, results: Path) -> Path:
-    """The folder that Snakemake works in."""
-    relative = Path(plan.results)
-    if relative.is_absolute():
-        return Path.cwd()
-    directory = results.parents[len(relative.parts) - 1]
-    if directory / relative != results:
-        raise BrioError(
-            f"the plan belongs into {relative}/handover, but lies in {results}/handover; name the "
-            "plan.json that 'snakemake handover' has written"
-        )
-    return directory
+def _unpack(path: Path, jobs: Sequence[Job], target: Path) -> dict[str, Path]:
+    """Folders with the results of jobs that an archive holds; it may hold nothing else."""
+    folders = {job.folder: target / job.folder for job in jobs}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                folder, _, name = member.filename.rpartition("/")
+                # The upper half is the kind of a file in Unix, if the archive tells it.
+                plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
+                result = Path(name).suffix in (".csv", ".json", ".pt")
+                if not (plain and result and folder in folders):
+                    raise BrioError(f"{path}: {member.filename} is no plain file of a planned job")
+            if sum(one.file_size for one in archive.infolist()) > shutil.disk_usage(target).free:
+                raise BrioError(f"{path} holds more than the disk has room for")
+            archive.extractall(target)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+        raise BrioError(f"{path} cannot be read ({error}); fetch it again") from None
+    return {name: folder for name, folder in folders.items() if folder.exists()}
 
 
-def _check_origin(job: Job, folder: Path) -> None:
-    """What the checks of results that are here already do not look at."""
-    meta, path = read_json(folder / "meta.json"), folder / MODELS
-    if "accepted" in meta:
-        raise BrioError(
-            f"{job.folder} says itself that it was accepted in spite of other code or files; only "
-            "the machine that takes it may say so"
-        )
-    if not path.exists():
+def _check(job: Job, results: Path, places: dict[str, Path], accept: Sequence[str]) -> None:
+    """Check a result; if it was made with others, meta.json tells for what it was accepted."""
+    folder, expected = places[job.folder], job.expected_of(results)
+    meta = read_json(folder / "meta.json")
+    other = {key: expected[key] for key in accept if meta.get(key) != expected[key]}
+    # Only the machine that takes a result may accept it.
+    write_json(folder / "meta.json", meta | {"accepted": other})
+    job.check(results, folder)
+    if not job.run:
+        tested_rows(folder / "predictions.csv", read_split(results / job.inputs["split"]))
+        read_history(folder)
         return
-    from brio_core.training.results import read_models
-
-    models = read_models(path)
-    folds = [fold["name"] for fold in meta["folds"]]
-    if models.method.name not in job.methods or list(models.names) != folds:
-        raise BrioError(f"{MODELS} of {job.folder} holds models of other methods or folds")
-
-
-def _accept(job: Job, wanted: Namespace, folder: Path) -> None:
-    """Write down for which files and code a result was accepted where it was made with others."""
-    path = folder / "meta.json"
-    meta = read_json(path)
-    here = {
-        "inputs": input_checksums(wanted.cohort_dir, wanted.block_length),
-        "code": program_version(job.program, job.methods),
-    }
-    other = {key: value for key, value in here.items() if meta[key] != value}
-    if other:
-        write_json(path, meta | {"accepted": other})
+    # Diagnostics must be of the run that will be here.
+    run = places.get(job.run, results / job.run)
+    tested = {fold: f"{auc:.9g}" for fold, auc in stored_auc(run / "predictions.csv").items()}
+    table = read_table(folder / "folds.csv", ("fold", "test_auc"))
+    if dict(zip(table["fold"], table["test_auc"])) != tested:
+        raise BrioError(f"{folder}/folds.csv was made of another run than {run}")
 
 
-def _place(source: Path, target: Path, only_models: bool) -> None:
-    """Move files to where they belong; meta.json, which makes them valid, comes last."""
-    names = [path.name for path in source.iterdir() if path.name != "meta.json"]
-    if only_models:
-        same = (source / RUN_FILES[0]).exists() and (
-            (source / RUN_FILES[0]).read_bytes() == (target / RUN_FILES[0]).read_bytes()
-        )
-        if same and MODELS in names:
-            os.replace(source / MODELS, target / MODELS)
-        return
-    # Nothing of an earlier result may stay beside the new one, above all no models.
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for name in [*sorted(names), "meta.json"]:
-        os.replace(source / name, target / name)
-
-
-def _record(plan: Plan, jobs: Sequence[Job], directory: Path, staging: Path) -> None:
-    """Have Snakemake record by which parameters the files were made.
-
-    Without a record it would look at times only, and would not notice later that settings or code
-    have changed; a record of an earlier run with other settings would make it train again.
-    """
-    if not jobs:
-        return
-    config = staging / "config.yaml"
+def _record(plan: Plan, jobs: Sequence[Job], staging: Path) -> None:
+    """Have Snakemake record by which parameters files were made, so that it notices changes."""
+    config = (staging / "config.yaml").resolve()
     config.write_text(json.dumps(plan.config), encoding="utf-8")
-    targets = [f"{plan.results}/{job.outputs[0]}" for job in jobs]
-    command = [sys.executable, "-m", "snakemake", *targets, "--touch", "--force", "--cores", "1"]
+    names = [job.folder if job.run else f"{job.folder}/predictions.csv" for job in jobs]
+    command = [sys.executable, "-m", "snakemake", *(f"{plan.results}/{name}" for name in names)]
     # What the results were made of is not touched, whatever Snakemake thinks of it.
-    command += ["--allowed-rules", "train", "diagnose", "--snakefile", str(ROOT / "Snakefile")]
-    command += ["--directory", str(directory), "--configfile", str(config)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command += ["--touch", "--force", "--allowed-rules", "train", "diagnose", "--cores", "1"]
+    command += ["--snakefile", f"{ROOT}/Snakefile", "--configfile", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
-        raise BrioError(
-            "the results are in place, but Snakemake could not record them (its words are above); "
-            "take them again when that is solved"
-        )
-
-
-def _tell_missing_models(left: Sequence[Job], results: Path) -> None:
-    undone = {job.folder for job in left}
-    needed = {name for job in left for name in job.inputs if Path(name).name == MODELS}
-    missing = [
-        name
-        for name in needed
-        if str(Path(name).parent) not in undone and not (results / name).exists()
-    ]
-    if missing:
-        print(
-            f"diagnostics need models of {len(missing)} cells that were not brought back; make "
-            "them on the other machine too, or bring the models with 'pack --models', else "
-            "Snakemake trains these cells again"
-        )
+        raise BrioError(f"Snakemake cannot record results; take them again. {done.stderr[-900:]}")

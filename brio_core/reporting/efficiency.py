@@ -15,11 +15,11 @@ from brio_core.reporting.results import (
     protocol_title,
 )
 from brio_core.reporting.results_table import VARIANT_WORDS
-from brio_core.reporting.tables import NOT_RUN, Cell, Table, plural
+from brio_core.reporting.tables import NOT_RUN, Cell, Table
 
 COLUMNS = (
     "seeds", "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb",
-    "parameters", "device", "beside",
+    "parameters", "device",
 )  # fmt: skip
 PAPER = {"paper_seconds_per_epoch": "seconds_per_epoch", "paper_memory_gb": "gpu_memory_gb"}
 
@@ -54,16 +54,10 @@ def efficiency_table(rows: pd.DataFrame, experiment: dict, datasets: dict) -> Ta
         "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
         "the epochs of all its folds, which train together. Memory: the highest of all seeds, "
         "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
-        "cell: all seeds, one after the other; where some trained beside other processes, the "
-        "mean time of those that did not, times the number of seeds. Methods without epochs fit a "
+        "cell: all seeds, one after the other. Methods without epochs fit a "
         "path of penalties. The paper names no hardware, so its figures show an order and no "
         "ratio.",
     )
-    if rows["beside"].astype(float).gt(0).any():
-        notes += (
-            "Beside others: trained while other processes trained on the same machine, so these "
-            "times are longer than those of a cell alone.",
-        )
     notes += tuple(_totals(rows, datasets))
     return Table(
         title=experiment.get("title", "Cost of training"),
@@ -106,15 +100,10 @@ def _cells(row: pd.Series) -> list[Cell]:
             _number(row["epochs"], ".0f"),
             _number(row["parameters"], ",.0f"),
             duration(row["seconds"]),
-            _hardware(row),
+            row["device"] or "–",
         ]
     seconds, memory, *rest = ours
     return [Cell(text) for text in (seconds, paper[0], memory, paper[1], *rest)]
-
-
-def _hardware(row: pd.Series) -> str:
-    beside = f", beside {plural(int(row['beside']), 'other')}" if row["beside"] > 0 else ""
-    return f"{row['device'] or '–'}{beside}"
 
 
 def _number(value: float | None, form: str) -> str:

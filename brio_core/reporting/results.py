@@ -31,12 +31,10 @@ SUMMARY_NUMBERS = (
     "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
     "pooled_auc", "pooled_auc_low", "pooled_auc_high",
     "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "parameters",
-    "beside",
 )  # fmt: skip
 # What a machine took is no result: tables of results leave these out.
 COSTS = (
-    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "beside",
-    "device",
+    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "device",
 )  # fmt: skip
 META_KEYS = (
     "cohort", "protocol", "variant", "method", "label", "group", "seed", "split_checksum", "folds",

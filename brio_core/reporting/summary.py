@@ -132,23 +132,18 @@ def _spread(one: Variant, scores: FoldScores, words: tuple) -> dict:
 
 
 def _cost(metas: list[dict]) -> dict:
-    """Mean time per epoch over folds and seeds, the highest memory, size of the model, hardware.
-
-    Times of seeds that were trained beside other processes count only where all were.
-    """
-    timed = [meta for meta in metas if not meta.get("beside")] or metas
-    seconds = [fold.get("seconds_per_epoch") for meta in timed for fold in meta["folds"]]
+    """Mean time per epoch over folds and seeds, the highest memory, size of the model, hardware."""
+    seconds = [fold.get("seconds_per_epoch") for meta in metas for fold in meta["folds"]]
     seconds = [value for value in seconds if value is not None]
     memory = [meta["peak_memory_bytes"] for meta in metas if meta.get("peak_memory_bytes")]
-    took = [meta["seconds"] for meta in timed if meta.get("seconds") is not None]
+    took = [meta["seconds"] for meta in metas if meta.get("seconds") is not None]
     return {
         "epochs": metas[0].get("hyperparameters", {}).get("epochs"),
-        "seconds": float(sum(took)) * len(metas) / len(timed) if took else None,
+        "seconds": float(sum(took)) if took else None,
         "folds_together": metas[0].get("group_size"),
         "seconds_per_epoch": float(np.mean(seconds)) if seconds else None,
         "peak_memory_gb": max(memory) / 1e9 if memory else None,
         "parameters": metas[0].get("parameters"),
-        "beside": max(meta.get("beside", 0) for meta in timed),
         "device": "; ".join(dict.fromkeys(str(meta.get("device", "")) for meta in metas)),
     }
 

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from brio_core.system import signals as interrupts
+from brio_core.system import signals
 from brio_core.system.errors import BrioError
 from brio_core.system.files import remove_temporary
 
@@ -18,13 +18,13 @@ def run(main: Callable[[], None]) -> None:
 
     Ctrl-C and SIGTERM unwind like errors do, so that no temporary file stays behind.
     """
-    interrupts.listen()
+    signals.listen()
     try:
         try:
             main()
-            interrupts.ignore()
+            signals.ignore()
         except Exception:
-            interrupts.reraise()
+            signals.reraise()
             raise
     except BrioError as error:
         _leave(f"error: {error}", 1)

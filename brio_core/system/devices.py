@@ -18,8 +18,6 @@ from brio_core.system.errors import BrioError
 
 # Locks are held until the process ends, however it ends.
 _held: list[int] = []
-# How many jobs may use one GPU at a time.
-_places = 1
 
 
 def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
@@ -55,12 +53,6 @@ def device_name(device: torch.device) -> str:
     return f"CPU ({platform.machine()})"
 
 
-def allow_sharing(processes: int) -> None:
-    """Let so many processes, this one among them, share a GPU where there are fewer GPUs."""
-    global _places
-    _places = processes
-
-
 def use_free_gpu() -> None:
     """Make a free GPU the current one; wait for one where all are taken.
 
@@ -71,9 +63,7 @@ def use_free_gpu() -> None:
     count = torch.cuda.device_count()
     if count > 1 and not _held:
         names = [str(torch.cuda.get_device_properties(number).uuid) for number in range(count)]
-        # First places come first, so that every GPU has one job before any has two.
-        names += [f"{name}-{place}" for place in range(2, _places + 1) for name in names]
-        torch.cuda.set_device(claim(names, Path(tempfile.gettempdir())) % count)
+        torch.cuda.set_device(claim(names, Path(tempfile.gettempdir())))
 
 
 def claim(names: Sequence[str], folder: Path, seconds: float = 1.0) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from brio_core.system import signals as interrupts
+from brio_core.system import signals
 from brio_core.system.errors import BrioError
 
 # What this process is writing just now.
@@ -26,7 +26,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
         # What somebody took for an error, a damaged scan say, must not become part of a result.
-        interrupts.reraise()
+        signals.reraise()
         os.replace(temporary, path)
         _remove(path.parent.glob(f".{glob.escape(path.name)}.*.partial"))
     except OSError as error:

@@ -1,6 +1,6 @@
 """Randomness that belongs to a purpose and not to a moment.
 
-Every random number is a hash of a key and a position. A key is derived from words such as
+Every random number is a hash of a key and a position. A key is derived from names such as
 (cohort, fold, variant, seed, purpose), so a fold draws the same numbers alone or beside others,
 on a CPU or a GPU, before or after an interruption, and inside ``torch.func.vmap``.
 """
@@ -10,24 +10,14 @@ import torch
 from torch import Tensor
 
 from brio_core import kernels
-from brio_core.system.seeds import derive_seed, numpy_generator
-
-__all__ = [
-    "derive_seed",
-    "dropout",
-    "fold_in",
-    "numpy_generator",
-    "torch_generator",
-    "uniform",
-    "uniform_at",
-]
+from brio_core.system.seeds import derive_seed
 
 _MASK = 0xFFFFFFFF
 
 
-def torch_generator(*words: object) -> torch.Generator:
-    """A CPU torch generator of its own for these words."""
-    return torch.Generator().manual_seed(derive_seed(*words))
+def torch_generator(*key: object) -> torch.Generator:
+    """A CPU torch generator of its own for this key."""
+    return torch.Generator().manual_seed(derive_seed(*key))
 
 
 def _scramble(value: Tensor) -> Tensor:
@@ -51,7 +41,7 @@ def uniform(key: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     ``key`` is an integer tensor that broadcasts against ``shape`` (a scalar for one draw).
     """
     count = int(np.prod(shape))
-    if key.ndim == 0 and kernels.at_hand(key):
+    if key.ndim == 0 and kernels.at_hand(key, "uniform"):
         from brio_core.kernels.uniform import Uniform
 
         return Uniform.apply(fold_in(key, stream + 1), count).view(shape)

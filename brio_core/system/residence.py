@@ -100,7 +100,7 @@ def rows_of(table: Table, index: Tensor) -> Tensor:
         return rows.unflatten(0, index.shape).to(index.device)
     if table.device == index.device:
         return table[index]
-    if kernels.at_hand(index) and table.is_pinned():
+    if kernels.at_hand(index, "take") and table.is_pinned():
         from brio_core.kernels.take import take
 
         return take(table, index.flatten()).unflatten(0, index.shape)

@@ -14,11 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @lru_cache
-def code_version(*names: str, root: Path = ROOT, exact: bool = False) -> str:
+def code_version(*names: str, root: Path = ROOT) -> str:
     """The version of the files ``names`` (relative to ``root``) and of all that they import.
 
-    Every version of Python writes syntax trees in its own way. Where two machines are compared,
-    ``exact`` counts every byte instead.
+    Every version of Python writes syntax trees in its own way, so only one machine compares them.
     """
     files: set[Path] = set()
     waiting = [root / name for name in names]
@@ -29,8 +28,7 @@ def code_version(*names: str, root: Path = ROOT, exact: bool = False) -> str:
             waiting += _imports(path, root)
     digest = hashlib.sha256()
     for path in sorted(files):
-        content = path.read_bytes().hex() if exact else _fingerprint(path)
-        digest.update(f"{path.relative_to(root)}\0{content}\0".encode())
+        digest.update(f"{path.relative_to(root)}\0{_fingerprint(path)}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -42,10 +40,10 @@ def method_files(method: str, root: Path = ROOT) -> tuple[str, ...]:
     return tuple(str(path.relative_to(root)) for path in files if path.exists())
 
 
-def program_version(program: str, methods: Iterable[str], exact: bool = False) -> str:
+def program_version(program: str, methods: Iterable[str]) -> str:
     """The version of scripts/<program>.py together with methods, which it imports by name."""
     files = [file for method in sorted(set(methods)) for file in method_files(method)]
-    return code_version(f"scripts/{program}.py", *files, exact=exact)
+    return code_version(f"scripts/{program}.py", *files)
 
 
 @lru_cache

@@ -46,8 +46,7 @@ class Run:
 class Machine:
     """How a run is trained here; none of it changes a prediction.
 
-    ``group_size`` folds train together (default: all). ``beside`` other processes train on the same
-    machine: it is written down, because times that were taken beside others are longer.
+    ``group_size`` folds train together (default: all).
     """
 
     device: str = "auto"
@@ -56,7 +55,6 @@ class Machine:
     checkpoint_seconds: float = 60.0
     memory_mb: int | None = None
     compress_models: bool = False
-    beside: int = 0
 
 
 def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
@@ -90,6 +88,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     meta = {
         **_identity(run, problem),
         "hyperparameters": run.params["hyperparameters"],
+        "search": run.params.get("search", {}),
         "split_checksum": data.split["checksum"],
         "inputs": inputs,
         "code": run.code,
@@ -97,7 +96,6 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "device": device_name(device),
         "threads": torch.get_num_threads(),
         "group_size": machine.group_size or len(data.folds),
-        "beside": machine.beside,
         "parameters": problem.count_parameters(),
         "tries": [asdict(one) for one in tries],
         "folds": fold_records(problem, results, training_seconds, tries),

@@ -8,10 +8,10 @@ import pytest
 from nilearn.interfaces.fmriprep import load_confounds
 from nilearn.signal import clean
 
-from brio_core.cohorts.batch import extract_batch
 from brio_core.cohorts.candidates import find_candidates
-from brio_core.cohorts.readers.sources import open_source
-from brio_core.cohorts.source import Scan
+from brio_core.cohorts.extraction import extract_batch
+from brio_core.cohorts.readers.reader import open_reader
+from brio_core.cohorts.scan import Scan
 from brio_core.system.errors import BrioError
 from tests.cohorts.layouts import SPACE, bids_dataset, labels, save, write_atlas, write_run
 
@@ -39,7 +39,7 @@ def data(tmp_path_factory):
 
 
 def _found(data, **source):
-    return {c["subject"]: c for c in find_candidates(open_source(bids_dataset(**source), data))}
+    return {c["subject"]: c for c in find_candidates(open_reader(bids_dataset(**source), data))}
 
 
 def _runs(candidate):
@@ -47,7 +47,7 @@ def _runs(candidate):
 
 
 def _read(data, subject, **source):
-    opened = open_source(bids_dataset(**source), data)
+    opened = open_reader(bids_dataset(**source), data)
     candidate = next(c for c in find_candidates(opened) if c["subject"] == subject)
     return next(extract_batch(opened, [(0, candidate)]))[2]
 
@@ -142,7 +142,7 @@ class TestReadySeries:
 
     def test_are_found_and_read(self, ready):
         data, dataset = ready
-        source = open_source(dataset, data)
+        source = open_reader(dataset, data)
         first, second = find_candidates(source)
         assert first["source"].endswith("_seg-AAL_stat-mean_timeseries.tsv")
         assert (first["tr"], first["excluded"]) == ("2.0", "")
@@ -179,17 +179,17 @@ class TestStudies:
         rows += ["sub-0001\t1\tSWA\t0\t30\t1", "sub-0002\t9\tHUH\t2\t41\t2"]
         rows += ["sub-0003\t1\tSWA\t4\t25\t1", "sub-0004\t5\tUTO\t0\t25\t1"]
         (folder / "participants.tsv").write_text("\n".join(rows) + "\n")
-        found = {c["subject"]: c for c in find_candidates(open_source(dataset, tmp_path))}
+        found = {c["subject"]: c for c in find_candidates(open_reader(dataset, tmp_path))}
         assert [found[f"sub-000{n}"]["label"] for n in (1, 2)] == ["0", "1"]
         assert (found["sub-0001"]["site"], found["sub-0001"]["excluded"]) == ("SWA", "")
         assert found["sub-0003"]["excluded"] == "not selected: diag is 4"
         assert found["sub-0004"]["excluded"].startswith("missing file")
         dataset["inclusion"]["select"] |= {"protocol": [1, 9]}
-        found = {c["subject"]: c for c in find_candidates(open_source(dataset, tmp_path))}
+        found = {c["subject"]: c for c in find_candidates(open_reader(dataset, tmp_path))}
         assert found["sub-0004"]["excluded"] == "not selected: protocol is 5"
         dataset["inclusion"]["select"] |= {"scanner": ["A"]}
         with pytest.raises(BrioError, match=r"no column 'scanner'; correct inclusion\.select"):
-            find_candidates(open_source(dataset, tmp_path))
+            find_candidates(open_reader(dataset, tmp_path))
 
     def test_abcd(self, study, tmp_path):
         ids = ("NDARINV0A", "NDARINV0B", "NDARINV0C")
@@ -207,17 +207,17 @@ class TestStudies:
         diagnosis.write_text(
             "src_subject_id\tdiagnosis\nNDAR_INV0A\tADHD\nNDAR_INV0B\tHC\nNDAR_INV0C\tHC\n"
         )
-        first, second, third = find_candidates(open_source(dataset, tmp_path))
+        first, second, third = find_candidates(open_reader(dataset, tmp_path))
         assert (first["site"], first["label"], first["group"]) == ("site01", "1", "7")
         assert (second["site"], second["label"], second["excluded"]) == ("site02", "0", "")
         assert "ses-baselineYear1Arm1" in first["source"]
         assert third["excluded"] == "missing phenotype: no site_id_l"
         diagnosis.write_text(diagnosis.read_text() + "NDAR_INV0A\tHC\n")
         with pytest.raises(BrioError, match=r"diagnosis\.tsv has several rows for subject NDAR_"):
-            find_candidates(open_source(dataset, tmp_path))
+            find_candidates(open_reader(dataset, tmp_path))
         dataset["source"]["tables"][1]["columns"] = ["adhd"]
         with pytest.raises(BrioError, match=r"diagnosis\.tsv has no column 'adhd'"):
-            find_candidates(open_source(dataset, tmp_path))
+            find_candidates(open_reader(dataset, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -271,13 +271,13 @@ class TestFetchedAtlas:
         text = "".join(entry.format(*pair) for pair in names.items())
         (folder / "AAL.xml").write_text(f"<atlas><data>{text}</data></atlas>")
         atlas = {"fetch": "aal", "options": {"version": "SPM12"}}
-        source = open_source(bids_dataset(atlas=atlas), copy)
+        source = open_reader(bids_dataset(atlas=atlas), copy)
         source.check()
         rois = source.rois(())
         assert rois.names == tuple(names.values())
         assert rois.hemispheres == ("L", "R", "L", "n/a")
         np.testing.assert_allclose(rois.centroids[0], [7.5, 7.5, 3])
-        own = open_source(bids_dataset(), copy)
+        own = open_reader(bids_dataset(), copy)
         assert own.provenance()["atlas_sha256"] == source.provenance()["atlas_sha256"]
 
     def test_one_of_several_parcellations(self, data, tmp_path):
@@ -286,11 +286,11 @@ class TestFetchedAtlas:
         (tmp_path / "small").symlink_to(data / "small")
         options = {"homogeneity": "temporal", "grp_mean": False}
         atlas = {"fetch": "craddock_2012", "options": options, "volume": 1}
-        source = open_source(bids_dataset(atlas=atlas), tmp_path)
-        assert source.rois(()).names[0] == "ROI 2001" and len(source.atlas.labels) == 4
+        source = open_reader(bids_dataset(atlas=atlas), tmp_path)
+        assert source.rois(()).names[0] == "ROI 2001" and len(source.atlas.regions) == 4
         del atlas["volume"]
         with pytest.raises(BrioError, match=r"has 4 dimensions .* source\.atlas\.volume"):
-            _ = open_source(bids_dataset(atlas=atlas), tmp_path).atlas
+            _ = open_reader(bids_dataset(atlas=atlas), tmp_path).atlas
 
     def test_names_and_options_that_nilearn_does_not_know(self, data):
         with pytest.raises(BrioError, match="nilearn has no atlas 'aall'; choose one of aal, "):

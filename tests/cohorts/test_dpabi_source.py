@@ -8,8 +8,8 @@ from scipy.io import savemat
 from brio_core.cohorts.candidates import find_candidates
 from brio_core.cohorts.cohort import read_table
 from brio_core.cohorts.readers.dpabi import ATLASES, PHENOTYPES
-from brio_core.cohorts.readers.sources import open_source
-from brio_core.cohorts.source import Unusable
+from brio_core.cohorts.readers.reader import open_reader
+from brio_core.cohorts.scan import Unusable
 from brio_core.cohorts.stores import read_series
 from brio_core.system.errors import BrioError
 
@@ -57,7 +57,7 @@ def dataset(load_dataset):
 
 
 def test_candidates(release, dataset):
-    found = {c["subject"]: c for c in find_candidates(open_source(dataset, release))}
+    found = {c["subject"]: c for c in find_candidates(open_reader(dataset, release))}
     assert len(found) == 52
     patient, control = found["S1-1-0002"], found["S1-2-0002"]
     assert (patient["site"], patient["label"], patient["age"], patient["sex"]) == (
@@ -81,7 +81,7 @@ def test_candidates(release, dataset):
 )  # fmt: skip
 def test_atlas_is_a_range_of_columns(release, dataset, atlas, first, last):
     dataset["source"]["atlas"] = atlas
-    source = open_source(dataset, release)
+    source = open_reader(dataset, release)
     scan = source.read(release / FOLDER / "ROISignals_S1-1-0002.mat", None)
     assert scan.series.mean(0).round().tolist() == list(range(first, last + 1))
     assert len(ATLASES) == 5
@@ -100,24 +100,24 @@ def test_from_files_to_series(release, dataset, run_cohort, tmp_path):
 
 
 def test_other_variable_and_missing_files_are_named(release, dataset, tmp_path):
-    source = open_source(dataset, release)
+    source = open_reader(dataset, release)
     savemat(tmp_path / "x.mat", {"Signals": np.zeros((3, 3))})
     with pytest.raises(Unusable, match=r"x\.mat \(it holds no 'ROISignals', only nothing\)"):
         source.read(tmp_path / "x.mat", None)
     dataset["source"]["signals"] = "FunImgARglobalCWF"
     with pytest.raises(BrioError, match=r"ROISignals_FunImgARglobalCWF does not exist; Apply at"):
-        find_candidates(open_source(dataset, release))
+        find_candidates(open_reader(dataset, release))
     book = tmp_path / "rest-meta-mdd" / PHENOTYPES
     book.parent.mkdir()
     pd.DataFrame({"ID": ["S1-1-0001"]}).to_excel(book, sheet_name="MDD")
     with pytest.raises(BrioError, match=r"V4\.xlsx has no sheet 'Controls', only MDD"):
-        find_candidates(open_source(dataset, tmp_path))
+        find_candidates(open_reader(dataset, tmp_path))
     book.write_text("no workbook")
     with pytest.raises(BrioError, match=r"V4\.xlsx cannot be read as \.xlsx"):
-        find_candidates(open_source(dataset, tmp_path))
+        find_candidates(open_reader(dataset, tmp_path))
 
 
 def test_hemispheres_need_the_right_number(release, dataset):
     dataset["rois"]["expected"] = 112
     with pytest.raises(BrioError, match=r"'aal116', an atlas of 116 regions, but .* is 112"):
-        find_candidates(open_source(dataset, release))
+        find_candidates(open_reader(dataset, release))

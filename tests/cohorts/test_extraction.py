@@ -9,18 +9,18 @@ from nilearn.interfaces.fmriprep import load_confounds
 from nilearn.signal import clean
 
 from brio_core.cohorts.atlases.atlas import read_atlas
-from brio_core.cohorts.batch import extract_batch
 from brio_core.cohorts.candidates import find_candidates
 from brio_core.cohorts.demo import files as demo_files
-from brio_core.cohorts.extraction import Extractor
-from brio_core.cohorts.readers.sources import open_source
-from brio_core.cohorts.source import AtlasMisfit, Unusable
+from brio_core.cohorts.extraction import extract_batch
+from brio_core.cohorts.readers.images import Extractor
+from brio_core.cohorts.readers.reader import open_reader
+from brio_core.cohorts.scan import AtlasMisfit, Unusable
 from brio_core.system.errors import BrioError
 
 
 @pytest.fixture(scope="module")
 def source(demo_data, load_dataset):
-    return open_source(load_dataset("demo"), demo_data)
+    return open_reader(load_dataset("demo"), demo_data)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_filtering_needs_a_repetition_time(source, candidates):
 
 def test_one_image_on_another_grid_does_not_lose_the_batch(demo_data, load_dataset):
     """The atlas misses one image of two: that subject is excluded. It misses all: an error."""
-    good = open_source(load_dataset("demo"), demo_data)
+    good = open_reader(load_dataset("demo"), demo_data)
     rows = {c["subject"]: c for c in find_candidates(good)}
     shifted = demo_data / "shifted.nii.gz"
     image = nibabel.load(demo_data / rows["sub-002"]["source"])
@@ -146,9 +146,9 @@ def atlas_files(tmp_path):
 def test_atlas_columns_follow_the_labels(atlas_files):
     image, names = atlas_files([2001, 5], ["2001\tPrecentral", "5\tInsula", "0\tbackground"])
     atlas = read_atlas(image, names, 2)
-    assert atlas.names == ("Insula", "Precentral")
-    assert atlas.centroids.tolist() == [[0, 0, 1], [0, 0, 0]]
-    assert atlas.hemispheres == ("n/a", "n/a")
+    assert atlas.regions.names == ("Insula", "Precentral")
+    assert atlas.regions.centroids.tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert atlas.regions.hemispheres == ("n/a", "n/a")
 
 
 @pytest.mark.parametrize(

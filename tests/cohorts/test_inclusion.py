@@ -2,6 +2,7 @@
 
 import pytest
 
+from brio_core.cohorts.extraction import Outcome
 from brio_core.cohorts.inclusion import (
     Rules,
     check_enough,
@@ -10,7 +11,6 @@ from brio_core.cohorts.inclusion import (
     stop_if_bad,
     summary,
 )
-from brio_core.cohorts.parts import Outcome
 from brio_core.system.errors import BrioError
 
 RULES = Rules(rois=10, min_frames=50, max_constant_rois=0.2, min_subjects_per_class=2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from brio_core.cohorts.atlases.labels import read_labels
-from brio_core.cohorts.readers.sources import open_source
+from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.stores import read_series
 from brio_core.evaluation.diagnostics.run import roi_records
 from brio_core.system.errors import BrioError
@@ -46,7 +46,7 @@ def folder(tmp_path):
 
 
 def _source(folder, **rois):
-    return open_source(_dataset(4, **rois), folder.parent)
+    return open_reader(_dataset(4, **rois), folder.parent)
 
 
 def _dataset(expected, **rois):
@@ -177,7 +177,7 @@ def test_images_have_their_names_already(folder):
     dataset = bids_dataset(folder="lab")
     dataset["rois"]["labels"] = "aal.txt"
     with pytest.raises(BrioError, match=r"rois\.labels of cohort small is of no use"):
-        open_source(dataset, folder.parent).check()
+        open_reader(dataset, folder.parent).check()
 
 
 def test_profile_table_of_a_numbered_cohort_shows_names(tmp_path, run_cohort):

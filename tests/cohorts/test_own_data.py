@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from brio_core.cohorts.candidates import find_candidates
+from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.readers.series import read_series_file
-from brio_core.cohorts.readers.sources import open_source
 from brio_core.cohorts.tables import read_table
 from brio_core.system.errors import BrioError
 
@@ -42,7 +42,7 @@ def own_data(tmp_path):
 
 def test_candidates_of_own_data(own_data):
     data_dir, dataset = own_data
-    candidates = {c["subject"]: c for c in find_candidates(open_source(dataset, data_dir))}
+    candidates = {c["subject"]: c for c in find_candidates(open_reader(dataset, data_dir))}
     assert len(candidates) == 48
     assert candidates["s10"]["excluded"] == ""
     assert (candidates["s10"]["tr"], candidates["s50"]["tr"]) == ("2.0", "n/a")
@@ -68,24 +68,24 @@ def test_tables_cannot_lead_out_of_the_data_folder(own_data):
     for bad in ("../../../../etc/passwd", "site1/../s11", "..", "/etc/passwd", "a\\b", "a" * 300):
         table.write_text(lines.replace("s10", bad))
         with pytest.raises(BrioError, match=r"participants\.tsv has the subject .* file name"):
-            find_candidates(open_source(dataset, data_dir))
+            find_candidates(open_reader(dataset, data_dir))
     table.write_text(lines.replace("\tsite1\t", "\t../../etc\t"))
     with pytest.raises(BrioError, match=r"has the site '\.\./\.\./etc'"):
-        find_candidates(open_source(dataset, data_dir))
+        find_candidates(open_reader(dataset, data_dir))
 
 
 def test_pattern_knows_subject_and_site_only(own_data):
     data_dir, dataset = own_data
     dataset["source"]["pattern"] = "{subject}_{session}.tsv"
     with pytest.raises(BrioError, match=r"source\.pattern of cohort mylab .* only use \{subject\}"):
-        find_candidates(open_source(dataset, data_dir))
+        find_candidates(open_reader(dataset, data_dir))
 
 
 def test_missing_site_in_the_name_of_a_file_is_a_reason(own_data):
     data_dir, dataset = own_data
     table = data_dir / "mylab" / "participants.tsv"
     table.write_text(table.read_text().replace("s10\tsite1", "s10\tn/a"))
-    found = {c["subject"]: c["excluded"] for c in find_candidates(open_source(dataset, data_dir))}
+    found = {c["subject"]: c["excluded"] for c in find_candidates(open_reader(dataset, data_dir))}
     assert found["s10"] == "missing phenotype: no site; missing file: its name needs the site"
 
 
@@ -93,7 +93,7 @@ def test_missing_site_in_the_name_of_a_file_is_a_reason(own_data):
 def test_folder_cannot_lead_out_of_the_data_folder(own_data, folder):
     data_dir, dataset = own_data
     with pytest.raises(BrioError, match=r"source\.folder of cohort mylab leads to"):
-        open_source(dataset | {"source": dataset["source"] | {"folder": folder}}, data_dir)
+        open_reader(dataset | {"source": dataset["source"] | {"folder": folder}}, data_dir)
 
 
 def test_no_scan_at_all_means_missing_data(own_data):
@@ -101,7 +101,7 @@ def test_no_scan_at_all_means_missing_data(own_data):
     source = dataset["source"] | {"pattern": "elsewhere/{subject}.tsv"}
     dataset = dataset | {"source": source, "how_to_get": "Ask the lab."}
     with pytest.raises(BrioError, match=r"cohort mylab are missing: none of .* Ask the lab\."):
-        find_candidates(open_source(dataset, data_dir))
+        find_candidates(open_reader(dataset, data_dir))
 
 
 def test_unpaired_quotes_swallow_no_subject(own_data):
@@ -111,5 +111,5 @@ def test_unpaired_quotes_swallow_no_subject(own_data):
     notes = {0: '"tall', 1: '5" tall', 20: 'said "no', 30: '"', 47: '"end'}
     rows = [f"{row}\t{notes.get(index, 'none')}" for index, row in enumerate(rows)]
     table.write_text("\n".join([f"{head}\tnote", *rows]) + "\n")
-    assert len(find_candidates(open_source(dataset, data_dir))) == 48
+    assert len(find_candidates(open_reader(dataset, data_dir))) == 48
     assert read_table(table)["note"][1] == '5" tall'

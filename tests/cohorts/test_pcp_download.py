@@ -7,7 +7,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from brio_core.cohorts.readers.sources import open_source
+from brio_core.cohorts.readers.reader import open_reader
 
 NAME = "Phenotypic_V1_0b_preprocessed1.csv"
 SUBJECTS = [f"Site_{50000 + number:07d}" for number in range(6)]
@@ -85,7 +85,7 @@ def test_retries_resumes_and_then_needs_no_network(fetch, server, tmp_path, load
     assert "0 scans downloaded, 6 were there" in fetch().stdout
     assert server.asked == []
     dataset = load_dataset("abide-cc200")
-    scan = open_source(dataset, tmp_path / "data").read(
+    scan = open_reader(dataset, tmp_path / "data").read(
         next((tmp_path / "data").rglob("*.1D")), None
     )
     assert scan.series.shape == (70, 5)

@@ -11,8 +11,8 @@ import pytest
 
 from brio_core.cohorts.candidates import find_candidates
 from brio_core.cohorts.cohort import read_table
+from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.readers.series import series_scan
-from brio_core.cohorts.readers.sources import open_source
 from brio_core.cohorts.stores import read_fc, read_series
 
 SITES = ("CMU", "KKI", "NYU", "PITT", "SBL")
@@ -58,7 +58,7 @@ def dataset(load_dataset):
 
 
 def test_candidates(fake_abide, dataset):
-    candidates = find_candidates(open_source(dataset, fake_abide))
+    candidates = find_candidates(open_reader(dataset, fake_abide))
     assert len(candidates) == 41
     first, last = candidates[0], candidates[-1]
     assert (first["subject"], first["site"], first["label"]) == ("Cmu_0050000", "CMU", "1")
@@ -71,7 +71,7 @@ def test_candidates(fake_abide, dataset):
 
 def test_quality_control_is_a_reason(fake_abide, dataset):
     dataset["source"]["quality_checked"] = True
-    candidates = find_candidates(open_source(dataset, fake_abide))
+    candidates = find_candidates(open_reader(dataset, fake_abide))
     failed = [c["subject"] for c in candidates if "failed quality control" in c["excluded"]]
     assert failed == ["Kki_0050009"]
 
@@ -104,7 +104,7 @@ def test_series_equal_those_of_nilearns_fetcher_without_network(fake_abide, data
     )
     command = [sys.executable, "-W", "ignore", "-c", program, fake_abide / "abide", tmp_path / "f"]
     subprocess.run(command, check=True)
-    source = open_source(dataset, fake_abide)
+    source = open_reader(dataset, fake_abide)
     ours = [c for c in find_candidates(source) if not c["excluded"]]
     with np.load(tmp_path / "f.npz") as theirs:
         assert set(theirs.files) == {c["subject"] for c in ours}

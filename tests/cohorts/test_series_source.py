@@ -8,7 +8,7 @@ from scipy.io import savemat
 
 from brio_core.cohorts.atlases.regions import Regions
 from brio_core.cohorts.readers.series import _MISSING_NUMBERS, read_series_file, series_scan
-from brio_core.cohorts.source import Unusable, constant_columns
+from brio_core.cohorts.scan import Unusable, constant_columns
 
 VALUES = np.round(np.random.default_rng(0).normal(size=(70, 6)), 3)
 NAMES = tuple("abcdef")

@@ -15,10 +15,10 @@ from tiny import CONFIG, DATASET, EXPERIMENT, ROOT, make_lab
 
 from brio_core.cohorts.candidates import COLUMNS, find_candidates, read_candidates
 from brio_core.cohorts.cohort import read_participants
-from brio_core.cohorts.parts import Parts, write_part
+from brio_core.cohorts.extraction import ExtractedScans, write_batch
+from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.readers.series import series_scan
-from brio_core.cohorts.readers.sources import open_source
-from brio_core.cohorts.source import Scan, Unusable
+from brio_core.cohorts.scan import Scan, Unusable
 from brio_core.cohorts.splits import make_split, read_split
 from brio_core.cohorts.stores import Rois, read_fc, read_series, write_fc, write_series
 from brio_core.system.errors import BrioError
@@ -180,7 +180,7 @@ def test_participants(lab, data):
     dataset = copy.deepcopy(DATASET)
     dataset["source"]["participants"] = path.name
     try:
-        found = find_candidates(open_source(dataset, lab.folder / "data"))
+        found = find_candidates(open_reader(dataset, lab.folder / "data"))
     except BrioError as error:
         assert str(error)
         return
@@ -259,7 +259,7 @@ def our_files(tmp_path_factory):
     write_fc(folder / "fc.h5", subjects, (np.eye(4, dtype=np.float32) for _ in subjects))
     results = [(i, name, Scan(scan, 9, 0, tuple("ABCD"))) for i, (name, scan) in
                enumerate(zip(subjects, scans))]  # fmt: skip
-    write_part(folder / "part.h5", results[:5])
+    write_batch(folder / "part.h5", results[:5])
     columns = {"subject": subjects, "site": [f"site{i % 5}" for i in range(40)],
                "label": [i // 5 % 2 for i in range(40)], "group": ["n/a"] * 40}  # fmt: skip
     split = make_split(pd.DataFrame(columns), "tiny", "loso", 0)
@@ -268,7 +268,7 @@ def our_files(tmp_path_factory):
 
 
 def read_part(path):
-    parts = Parts([path])
+    parts = ExtractedScans([path])
     return [parts.outcome(f"s{i}") for i in range(5)], list(
         parts.series([f"s{i}" for i in range(5)])
     )

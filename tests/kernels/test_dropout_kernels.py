@@ -9,7 +9,7 @@ from torch.func import grad, vmap
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import symmetric_top
-from brio_core.methods.layers.fused import dropout_norm, relu_dropout, softmax_dropout
+from brio_core.methods.brainnettf import dropout_norm, relu_dropout
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 KEYS = torch.tensor([5, 6, 123456789012])
@@ -31,17 +31,6 @@ def compare(function, tensors):
         found.append([vmap(function)(*arguments).cpu(), *(slope.cpu() for slope in slopes)])
     for plain, fused in zip(*found):
         assert (plain - fused).abs().max() < 2e-5 * plain.abs().max()
-
-
-@pytest.mark.gpu
-@needs_cuda
-@pytest.mark.parametrize("n_rois", [7, 24, 116, 200, 400])
-def test_softmax_dropout_equals_plain_torch_in_value_and_gradient(n_rois):
-    torch.manual_seed(0)
-    scores = torch.randn(3, 2, 4, n_rois, n_rois)
-    compare(lambda scores, key: softmax_dropout(scores, 0.1, key, 3), [scores])
-    # Another order of axes in memory.
-    compare(lambda scores, key: softmax_dropout(scores.mT, 0.1, key, 3), [scores])
 
 
 @pytest.mark.gpu

@@ -1,19 +1,50 @@
 """Fused kernels against their plain torch twins; the Sinkhorn kernels have tests of their own."""
 
+from pathlib import Path
+from typing import NamedTuple
+
 import pytest
 import torch
-from torch import nn
 from torch.func import grad, vmap
 from torch.nn import functional
 
 from brio_core import kernels
 from brio_core.connectivity.graphs import node_descriptor, signed_graph
+from brio_core.system.randomness import uniform
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
+class OnGpu(NamedTuple):
+    """What the question for a kernel looks at."""
+
+    dtype: torch.dtype = torch.float32
+    is_cuda: bool = True
+
+
 def test_kernels_are_not_used_on_the_cpu():
-    assert not kernels.usable(torch.zeros(1))
+    assert not kernels.usable(torch.zeros(1), "take")
+
+
+def test_kernels_can_be_turned_off_and_are_recorded(monkeypatch):
+    monkeypatch.setattr(kernels, "_available", lambda: True)
+    with kernels.recorded() as used:
+        assert kernels.usable(OnGpu(), "take")
+        assert kernels.at_hand(OnGpu(torch.int64), "uniform")
+        assert not kernels.usable(OnGpu(torch.float64), "median")
+        with kernels.without("take"), kernels.without("strongest"):
+            assert not kernels.usable(OnGpu(), "take") and kernels.usable(OnGpu(), "signed")
+        with kernels.without():
+            assert not kernels.usable(OnGpu(), "edge_norm")
+    assert kernels.usable(OnGpu(), "take")
+    assert used == {"take", "uniform", "signed"}
+
+
+def test_kernels_import_nothing_of_ours_but_kernels():
+    for path in Path(kernels.__file__).parent.glob("*.py"):
+        for line in path.read_text().splitlines():
+            if line.strip().startswith(("from brio_core", "import brio_core")):
+                assert "kernels" in line, (path, line)
 
 
 @pytest.mark.gpu
@@ -45,7 +76,7 @@ def test_signed_features_equal_plain_torch(n_rois, shared):
 @needs_cuda
 @pytest.mark.parametrize("rows", [1, 50, 1000])
 def test_residual_norm_equals_plain_torch_in_value_and_gradient(rows):
-    from brio_core.kernels.residual_norm import residual_norm
+    from brio_core.kernels.residual_norm import ResidualNorm
 
     torch.manual_seed(0)
     hidden, own, received = (torch.randn(3, 7, rows, 64, device="cuda") for _ in range(3))
@@ -53,10 +84,8 @@ def test_residual_norm_equals_plain_torch_in_value_and_gradient(rows):
     slope = torch.arange(64.0, device="cuda")
 
     def fused(hidden, own, received, weight, bias):
-        norm = nn.LayerNorm(64, device="meta")
-        parts = {"weight": weight, "bias": bias}
-        call = type("Norm", (), {**parts, "eps": norm.eps})
-        return (residual_norm(hidden, own, received, call) ** 2 * slope).sum()
+        value = ResidualNorm.apply(hidden, own, received, weight, bias, 1e-5)
+        return (value**2 * slope).sum()
 
     def plain(hidden, own, received, weight, bias):
         value = hidden + functional.gelu(own + received)
@@ -99,3 +128,13 @@ def test_training_on_the_gpu_repeats_itself_and_follows_the_cpu(tmp_path):
         histories.append([[epoch["loss"] for epoch in result.history] for result in results])
     assert histories[0] == histories[1]
     np.testing.assert_allclose(histories[0], histories[2], rtol=2e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(), (3,), (5, 700), (2, 3, 4099)])
+def test_kernel_equals_its_twin_bit_for_bit(shape):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    keys = torch.tensor([0, 7, 123456789012345, 2**62 + 11])
+    drawn = [vmap(lambda key: uniform(key, shape, 3))(keys.to(on)) for on in ("cpu", "cuda")]
+    assert torch.equal(drawn[0], drawn[1].cpu())

@@ -5,9 +5,8 @@ import torch
 from torch.func import functional_call, grad_and_value, vmap
 
 from brio_core.connectivity.graphs import true_median
-from brio_core.methods.layers.norms import SiteNorm
-from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions
-from brio_core.methods.xg_gnn.method import Constructor, absolute_sums
+from brio_core.methods.xg_gnn.learnt_graphs import Constructor, absolute_sums
+from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions, SiteNorm
 
 pytestmark = [
     pytest.mark.gpu,
@@ -88,7 +87,7 @@ def test_site_norm_kernel_equals_its_twin():
 
 @pytest.mark.parametrize("count", [1, 2, 7, 50, 101, 1000])
 def test_the_median_is_the_one_that_sorting_finds(count):
-    from brio_core.kernels.median import median
+    from brio_core.kernels.selection import median
 
     values = draw(3, 11, count).abs()
     values[0, 0], values[0, 1], values[2, 3] = 0, 1, 1e30 * values[2, 3]

@@ -1,15 +1,24 @@
-"""The properties that our reading of AGMGC must have."""
+"""The properties that the reimplemented AGMGC must have."""
+
+import math
 
 import pytest
 import torch
 from synthetic import settings_of
 from torch.func import grad
+from torch.nn import functional
 
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import neighbours_per_roi
-from brio_core.methods.agmgc.contrastive import nt_xent
-from brio_core.methods.agmgc.method import Agmgc
-from brio_core.methods.agmgc.splines import hat_basis
+from brio_core.methods.agmgc import (
+    Agmgc,
+    MultiGraphConvolution,
+    SplineConvolution,
+    hat_basis,
+    nt_xent,
+    product_basis,
+    spline_operator,
+)
 from brio_core.methods.interface import Batch, binary_cross_entropy
 from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError
@@ -155,3 +164,130 @@ def test_offsets_need_centroids():
 def test_a_spline_needs_two_control_points():
     with pytest.raises(BrioError, match="control_points is 1"):
         make(control_points=1)
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+FC = torch.randn(3, 8, 8, generator=GENERATOR).double()
+COORDINATES = ((FC + FC.mT).tanh() + 1) / 2
+MASK = torch.rand(3, 8, 8, generator=GENERATOR) > 0.6
+NODES = torch.randn(3, 8, 4, generator=GENERATOR).double()
+
+
+@pytest.mark.parametrize("points", [2, 3, 5])
+def test_basis_is_a_partition_of_unity_with_two_members_at_most(points):
+    basis = hat_basis(torch.linspace(0, 1, 201).double(), points)
+    assert (basis >= 0).all() and ((basis > 1e-12).sum(-1) <= 2).all()
+    torch.testing.assert_close(basis.sum(-1), torch.ones(201).double())
+    ends = torch.eye(points).double()
+    torch.testing.assert_close(hat_basis(torch.linspace(0, 1, points).double(), points), ends)
+
+
+def test_product_basis_is_a_partition_of_unity_too():
+    places = torch.rand(40, 3, generator=torch.Generator().manual_seed(3)).double()
+    basis = product_basis(places, 3)
+    assert basis.shape == (40, 27) and ((basis > 0).sum(-1) <= 8).all()
+    torch.testing.assert_close(basis.sum(-1), torch.ones(40).double())
+    x, y, z = hat_basis(places, 3).unbind(-2)
+    torch.testing.assert_close(basis.view(40, 3, 3, 3)[:, 2, 0, 1], x[:, 2] * y[:, 0] * z[:, 1])
+
+
+def test_convolution_equals_a_loop_over_edges():
+    torch.manual_seed(1)
+    layer = SplineConvolution(4, 6, 5).double()
+    found = layer(NODES, spline_operator(hat_basis(COORDINATES, 5), MASK))
+    thetas = layer.thetas.weight.unflatten(1, (5, 4))
+    for graph in range(3):
+        for u in range(8):
+            wanted = layer.root(NODES[graph, u])
+            near = MASK[graph, u].nonzero().flatten().tolist()
+            for v in near:
+                basis = hat_basis(COORDINATES[graph, u, v], 5)
+                kernel = (basis[None, :, None] * thetas).sum(1)
+                wanted = wanted + kernel @ NODES[graph, v] / len(near)
+            torch.testing.assert_close(found[graph, u], wanted)
+
+
+def test_equal_matrices_make_it_a_mean_over_neighbours():
+    torch.manual_seed(2)
+    layer = SplineConvolution(4, 6, 5).double()
+    one = torch.randn(6, 4).double()
+    with torch.no_grad():
+        layer.thetas.weight.copy_(one.repeat(1, 5))
+    mean = MASK.double() / MASK.sum(-1, keepdim=True).clamp_min(1)
+    wanted = mean @ NODES @ one.T + layer.root(NODES)
+    torch.testing.assert_close(
+        layer(NODES, spline_operator(hat_basis(COORDINATES, 5), MASK)), wanted
+    )
+
+
+OPERATORS = [torch.randn(3, 7, 7, generator=GENERATOR) for _ in range(2)]
+VIEWS = torch.randn(3, 7, 1, 4, generator=GENERATOR)
+
+
+def make_convolution(mixing):
+    torch.manual_seed(1)
+    layer = MultiGraphConvolution(4, 5, 2)
+    with torch.no_grad():
+        layer.mixing.copy_(torch.tensor(mixing))
+    return layer
+
+
+def wanted(layer, nodes, shares):
+    heard = [
+        share * (operator @ nodes @ weight.weight.T)
+        for share, operator, weight in zip(shares, OPERATORS, layer.weights)
+    ]
+    return functional.gelu(sum(heard) + layer.own(nodes))
+
+
+def test_graphs_start_with_equal_shares():
+    layer = MultiGraphConvolution(4, 5, 2)
+    assert layer.mixing.softmax(0).tolist() == [0.5, 0.5]
+
+
+def test_views_are_the_mixture_and_every_graph_alone():
+    layer = make_convolution([0.3, -0.9])
+    found = layer(VIEWS, OPERATORS, views=True)
+    shares = [layer.mixing.softmax(0), (1, 0), (0, 1)]
+    for view, share in enumerate(shares):
+        torch.testing.assert_close(found[:, :, view], wanted(layer, VIEWS[:, :, 0], share))
+    torch.testing.assert_close(layer(VIEWS, OPERATORS, views=False), found[:, :, :1])
+
+
+def test_views_that_come_in_stay_apart():
+    layer = make_convolution([0.3, -0.9])
+    nodes = torch.randn(3, 7, 3, 4, generator=torch.Generator().manual_seed(2))
+    found = layer(nodes, OPERATORS, views=True)
+    shares = [layer.mixing.softmax(0), (1, 0), (0, 1)]
+    for view, share in enumerate(shares):
+        torch.testing.assert_close(found[:, :, view], wanted(layer, nodes[:, :, view], share))
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_identical_views_are_found_by_guessing(count, temperature):
+    views = functional.normalize(torch.ones(count, 8), dim=-1)
+    found = nt_xent(views, views, temperature)
+    torch.testing.assert_close(found, torch.tensor(math.log(2 * count - 1)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 2.0])
+def test_paired_views_among_orthogonal_ones(temperature):
+    views = torch.eye(8)[:6]
+    wanted = math.log(1 + (2 * 6 - 2) * math.exp(-1 / temperature))
+    found = nt_xent(views, views, temperature)
+    torch.testing.assert_close(found, torch.tensor(wanted), atol=1e-5, rtol=1e-5)
+    assert nt_xent(views, views[[1, 0, 3, 2, 5, 4]], temperature) > found + 0.1
+
+
+def test_loss_equals_a_loop_over_both_directions():
+    generator = torch.Generator().manual_seed(0)
+    one, other = functional.normalize(torch.randn(2, 5, 3, generator=generator), dim=-1)
+    views = torch.cat([one, other])
+    losses = []
+    for i in range(10):
+        near = torch.stack([views[i] @ views[j] / 0.5 for j in range(10) if j != i])
+        partner = views[i] @ views[(i + 5) % 10] / 0.5
+        losses.append(near.logsumexp(0) - partner)
+    torch.testing.assert_close(nt_xent(one, other, 0.5), torch.stack(losses).mean())
+    torch.testing.assert_close(nt_xent(one, other, 0.5), nt_xent(other, one, 0.5))

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from synthetic import settings_of
+from torch.func import grad_and_value, vmap
 
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.brainood.method import BrainOod, alignment, row_entropy
+from brio_core.methods.brainood.virtual_gin import VirtualGin, WideGin, masked, tanh_errors
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
 from brio_core.methods.layers.edge_masks import bernoulli_divergence, bernoulli_masks
@@ -175,3 +177,96 @@ def test_the_information_term_has_phases_and_is_off_as_released():
     module.train()
     loss, logs = module.loss(batch_of(features, 0), "0.7")
     assert logs["information"] > 0 and torch.isfinite(loss)
+
+
+def graphs(n_graphs=3, n_rois=6, width=5, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    nodes = torch.randn(n_graphs, n_rois, width, generator=generator)
+    upper = (torch.rand(n_graphs, n_rois, n_rois, generator=generator) < 0.5).float().triu(1)
+    return nodes, upper + upper.mT
+
+
+def make_gin(*sizes, **options):
+    torch.manual_seed(0)
+    return VirtualGin(*sizes, **options)
+
+
+@pytest.mark.parametrize("width", [3, 20])
+def test_a_layer_is_its_formula_whichever_product_comes_first(width):
+    nodes, adjacency = graphs(width=width)
+    torch.manual_seed(0)
+    layer = WideGin(width, 4).eval()
+    inner = layer.first(nodes + adjacency @ nodes) / (1 + layer.norm.eps) ** 0.5
+    torch.testing.assert_close(layer(nodes, adjacency), layer.second(inner.relu()))
+
+
+@pytest.mark.parametrize("width", [3, 20])
+def test_a_diagonal_of_ones_stands_for_the_node_itself(width):
+    nodes, adjacency = graphs(width=width)
+    module, key = make_gin(width, 4, 0.5), torch.tensor(3)
+    looped = module(nodes, adjacency + torch.eye(6), key, 0, looped=True)
+    torch.testing.assert_close(looped, module(nodes, adjacency, key, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_the_virtual_node_is_heard_before_the_second_layer():
+    nodes, adjacency = graphs()
+    module = make_gin(5, 4, 0.0).eval()
+    plain = module(nodes, adjacency, None, 0)
+    with torch.no_grad():
+        module.virtual += 1.0
+    assert not torch.allclose(module(nodes, adjacency, None, 0), plain)
+    # Where a node subtracts the mean of its neighbours, a shift of all nodes is not heard.
+    mean = -adjacency / adjacency.sum(-1, keepdim=True)
+    shifted = module(nodes, mean, None, 0)
+    with torch.no_grad():
+        module.virtual.zero_()
+    torch.testing.assert_close(module(nodes, mean, None, 0), shifted)
+
+
+def test_dropout_asks_the_key_only():
+    nodes, adjacency = graphs()
+    module = make_gin(5, 4, 0.5).eval()
+    key = torch.tensor(3)
+    first = module(nodes, adjacency, key, 0)
+    assert torch.equal(first, module(nodes, adjacency, key, 0))
+    assert not torch.equal(first, module(nodes, adjacency, key, 10))
+    assert 0.3 < (first == 0).float().mean() < 0.7
+    assert (module(nodes, adjacency, None, 0) != 0).all()
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_a_mask_multiplies_every_subject():
+    values, mask = draw(3, 5, 5), draw(5, 5, seed=1)
+    assert torch.equal(masked(values, mask)[2], values[2] * mask)
+
+
+def test_errors_are_summed_over_subjects():
+    predicted, wanted = draw(3, 5, 5), draw(3, 5, 5, seed=1)
+    errors = [(a.tanh() - b.tanh()).square() for a, b in zip(predicted, wanted)]
+    torch.testing.assert_close(tanh_errors(predicted, wanted), sum(errors))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n_rois", [7, 24, 200])
+@pytest.mark.parametrize("function", [masked, tanh_errors])
+def test_kernels_equal_their_twins(function, n_rois):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    # Eleven subjects do not fill the last tile.
+    data, above = draw(2, 11, n_rois, n_rois), draw(2, n_rois, n_rois, seed=2)
+    lead = (2,) if function is masked else (2, 11)
+    learnt = draw(*lead, n_rois, n_rois, seed=1)
+
+    def loss(learnt, data, above):
+        found = function(data, learnt) if function is masked else function(learnt, data)
+        return (found * above).sum(), found
+
+    results = []
+    for device in ("cpu", "cuda"):
+        inputs = [tensor.to(device) for tensor in (learnt, data, above)]
+        slope, (_, found) = vmap(grad_and_value(loss, has_aux=True))(*inputs)
+        results.append([slope.cpu(), found.cpu()])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)

@@ -9,9 +9,10 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 from torch.nn import functional
 
+from brio_core.connectivity.block_length import clipped_block_length
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.connectivity.graphs import node_descriptor
-from brio_core.connectivity.reestimation import block_indices, clipped_block_length, resampling_keys
+from brio_core.connectivity.reestimation import block_indices, refresh_keys, subject_keys
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.factors import Assignment
 from brio_core.methods.brio.qualification import qualify
@@ -126,7 +127,7 @@ def test_refresh_equals_qualification_of_explicit_reestimates(trained):
         for row in fold.train:
             subject, scan = problem.data.cohort.subjects[row], problem.data.cohort.series.scan(row)
             length = clipped_block_length(fold.block_length, len(scan))
-            keys = resampling_keys("toy", [subject], 0, 4, 5, settings.reestimates)[0]
+            keys = refresh_keys(subject_keys("toy", [subject], 0), 4, 5, settings.reestimates)[0]
             draws = block_indices(len(scan), length, keys).numpy()
             matrices = [scan, *(scan[draw] for draw in draws)]
             fc = np.stack([fisher_z_connectivity(part.astype(np.float64)) for part in matrices])

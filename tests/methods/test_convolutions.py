@@ -7,7 +7,8 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch_geometric.nn import GATConv, GCNConv, GINConv
 
 from brio_core.connectivity.graphs import normalised_adjacency
-from brio_core.methods.layers.convolutions import DenseGat, DenseGcn, DenseGin
+from brio_core.methods.gat import DenseGat
+from brio_core.methods.layers.convolutions import DenseGcn, DenseGin
 
 N_GRAPHS, N_ROIS, WIDTH = 3, 9, 5
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from synthetic import make_problem
 
-from brio_core.methods.coral import Coral
+from brio_core.methods.coral import Coral, coral_penalty, site_moments
 from brio_core.methods.gcn import Gcn
-from brio_core.methods.layers.environments import coral_penalty, membership, site_moments
+from brio_core.methods.layers.environments import membership
 from brio_core.training.gradient import GradientFit
 
 WIDTH = 3

@@ -13,7 +13,6 @@ from brio_core.methods.core import Core, scaffold
 from brio_core.methods.core.scaffold import Group, resamples, scaffold_statistics, site_groups
 from brio_core.methods.interface import Batch
 from brio_core.methods.train_view import TrainView
-from brio_core.system.errors import BrioError
 from brio_core.training.gradient import GradientFit
 
 ROIS, EDGES, WANTED = 10, 45, 8
@@ -267,14 +266,6 @@ def test_covariates_are_removed_from_the_static_edge_only_where_known():
     torch.testing.assert_close(static[0], plain[0] - module.slopes @ away)
     assert torch.equal(static[1], plain[1])
     torch.testing.assert_close(module.slopes[:, 0].mean(), torch.tensor(0.5), atol=0.05, rtol=0)
-
-
-def test_settings_are_checked():
-    assert settings_of("core").n_edges(24) == 48
-    assert [settings_of("core").n_edges(rois) for rois in (116, 200, 4)] == [256, 384, 6]
-    assert settings_of("core", scaffold_edges=30).n_edges(200) == 30
-    with pytest.raises(BrioError, match="bootstraps is 0"):
-        settings_of("core", bootstraps=0)
 
 
 def test_resamples_are_pooled_with_the_precision_of_the_full_sample():

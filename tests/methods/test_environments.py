@@ -6,17 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from brio_core.methods.layers.environments import (
-    coral_penalty,
-    dummy_gradients,
-    irm_penalty,
-    irm_penalty_of_halves,
-    mean_site_risk,
-    mean_squared_distance,
-    membership,
-    site_means,
-    site_moments,
-)
+from brio_core.methods.coral import coral_penalty, mean_squared_distance, site_moments
+from brio_core.methods.irm import dummy_gradients, irm_penalty, irm_penalty_of_halves
+from brio_core.methods.layers.environments import mean_site_risk, membership, site_means
 
 N_SITES = 4
 # Site 2 has no row, site 3 a single one, and the last row belongs to no site.

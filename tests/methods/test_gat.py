@@ -4,8 +4,7 @@ import pytest
 import torch
 from synthetic import make_problem, settings_of
 
-from brio_core.methods.gat import Gat
-from brio_core.methods.layers.convolutions import DenseGat
+from brio_core.methods.gat import DenseGat, Gat
 from brio_core.system.errors import BrioError
 
 N_ROIS, WIDTH, HEADS = 8, 5, 3

@@ -8,10 +8,8 @@ from synthetic import make_problem, settings_of
 from torch.nn import functional
 
 from brio_core.methods.gcn import Gcn
-from brio_core.methods.irm import PENALISED, WARM_UP, Irm
+from brio_core.methods.irm import PENALISED, WARM_UP, Irm, dummy_gradients, irm_penalty
 from brio_core.methods.layers.environments import (
-    dummy_gradients,
-    irm_penalty,
     mean_site_risk,
     membership,
 )

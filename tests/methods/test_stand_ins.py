@@ -4,7 +4,7 @@ import pytest
 import torch
 from synthetic import make_problem
 
-from brio_core.methods.cepg.method import GUIDED
+from brio_core.methods.cepg import GUIDED
 from brio_core.methods.interface import Batch
 from brio_core.methods.irm import PENALISED
 

@@ -9,15 +9,11 @@ import torch
 from torch.func import grad, vmap
 
 from brio_core.kernels import sinkhorn as fused
+from brio_core.kernels.sinkhorn import Transport, solve, solve_plain
 from brio_core.methods.layers.transport import (
-    Transport,
     padded_transport,
     self_transport_cost,
     sinkhorn_divergence,
-    sinkhorn_potentials,
-    solve,
-    solve_divergence_plain,
-    solve_plain,
     squared_distances,
     transport_cost,
 )
@@ -141,10 +137,9 @@ def test_gradient_is_the_closed_form_of_the_appendix():
 
 def test_potentials_are_fixed_points_and_the_plan_has_its_marginals():
     cost = torch.rand(3, 4, 6, generator=torch.Generator().manual_seed(0)).double()
-    phi, psi = sinkhorn_potentials(cost, 0.2, 500)
+    phi, psi, plan, _ = solve(cost, 0.2, 500)
     update = -0.2 * ((psi[:, None] - cost) / 0.2 - math.log(6)).logsumexp(-1)
     torch.testing.assert_close(phi, update)
-    plan = solve(cost, 0.2, 500).plan
     torch.testing.assert_close(plan.sum(-1), torch.full((3, 4), 1 / 4).double())
     torch.testing.assert_close(plan.sum(-2), torch.full((3, 6), 1 / 6).double())
 
@@ -199,17 +194,17 @@ def test_functions_work_under_vmap_and_grad():
 def test_fused_operator_maps_and_passes_its_checks(in_dim):
     cost = torch.rand(5, 3, 4, 6, generator=torch.Generator().manual_seed(0))
     expected = solve_plain(cost, 0.1, 20, False)
-    mapped = vmap(lambda c: fused.solve(c, 0.1, 20, False), in_dim, in_dim)(cost)
+    mapped = vmap(lambda c: fused.solve_fused(c, 0.1, 20, False), in_dim, in_dim)(cost)
     for a, b in zip(mapped, expected, strict=True):
         torch.testing.assert_close(a, b)
 
     def value(c):
-        result = Transport(*fused.solve(c.detach(), 0.1, 20, False))
+        result = Transport(*fused.solve_fused(c.detach(), 0.1, 20, False))
         return (result.entropy + (result.plan * c).sum((-2, -1))).sum()
 
     torch.testing.assert_close(vmap(grad(value))(cost), expected.plan)
-    torch.library.opcheck(fused.solve, (cost, 0.1, 20, False))
-    torch.library.opcheck(fused.solve, (cost[..., :4], 0.1, 20, True))
+    torch.library.opcheck(fused.solve_fused, (cost, 0.1, 20, False))
+    torch.library.opcheck(fused.solve_fused, (cost[..., :4], 0.1, 20, True))
 
 
 @pytest.mark.gpu
@@ -222,34 +217,11 @@ def test_fused_kernel_equals_plain_torch(n, m, symmetric):
     cost = torch.rand(3, 91, n, m, generator=torch.Generator().manual_seed(0)) * 2
     cost = (cost + cost.mT) / 2 if symmetric else cost
     expected = solve_plain(cost.double(), 0.1, 50, symmetric)
-    result = fused.solve(cost.cuda(), 0.1, 50, symmetric)
+    result = fused.solve_fused(cost.cuda(), 0.1, 50, symmetric)
     for a, b in zip(result, expected, strict=True):
         torch.testing.assert_close(a.cpu().double(), b, atol=2e-6, rtol=1e-5)
-    again = fused.solve(cost.cuda(), 0.1, 50, symmetric)
+    again = fused.solve_fused(cost.cuda(), 0.1, 50, symmetric)
     assert all(torch.equal(a, b) for a, b in zip(result, again, strict=True))
-
-
-@pytest.mark.parametrize("in_dim", [0, 1])
-def test_fused_divergence_maps_and_passes_its_checks(in_dim):
-    z = torch.randn(5, 3, 10, 4, generator=torch.Generator().manual_seed(0))
-    cost = squared_distances(z, z)
-    expected = solve_divergence_plain(cost, 4, 0.1, 20)
-    mapped = vmap(lambda c: fused.solve_divergence(c, 4, 0.1, 20), in_dim, in_dim)(cost)
-    for a, b in zip(mapped, expected, strict=True):
-        torch.testing.assert_close(a, b)
-    torch.library.opcheck(fused.solve_divergence, (cost, 4, 0.1, 20))
-
-
-@pytest.mark.gpu
-@needs_cuda
-@pytest.mark.parametrize("n, m", [(4, 4), (1, 1), (3, 7), (16, 16), (33, 20), (64, 64), (64, 5)])
-def test_fused_divergence_equals_plain_torch(n, m):
-    z = torch.randn(3, 91, n + m, 6, generator=torch.Generator().manual_seed(0)) / 3
-    cost = squared_distances(z, z)
-    expected = solve_divergence_plain(cost.double(), n, 0.1, 50)
-    result = fused.solve_divergence(cost.cuda(), n, 0.1, 50)
-    for a, b in zip(result, expected, strict=True):
-        torch.testing.assert_close(a.cpu().double(), b, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.gpu

@@ -10,8 +10,7 @@ from torch.func import functional_call
 
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.mixup import draw_blend, mix
-from brio_core.methods.xg_gnn.inner_adam import PREFIX
-from brio_core.methods.xg_gnn.method import INNER, OUTER, Propagation, RegionLinear, XgGnn
+from brio_core.methods.xg_gnn.method import INNER, OUTER, PREFIX, Propagation, RegionLinear, XgGnn
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import fold_in
 from brio_core.training.batches import schedule

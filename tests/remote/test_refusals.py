@@ -1,26 +1,27 @@
 """What is wrong is named, and then nothing is placed."""
 
-import io
-import json
-import tarfile
+import shutil
+import stat
+import zipfile
 from pathlib import Path
 
 import pytest
-from handed_over import archive, pack_as_it_is, runs_at, take
 from synthetic import make_cohort
+from toy import DIAGNOSTICS, RUN, archive, plan_again, take, taken, work
 
 from brio_core.cohorts.stores import write_fc
-from brio_core.remote import plan as planning
 from brio_core.remote import take as taking
-from brio_core.remote.plan import prepare, read_plan
-from brio_core.remote.work import Worker
+from brio_core.remote.plan import read_plan
+from brio_core.remote.work import check_files
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
 
 
-def change_meta(places, change, cell="gcn"):
-    path = places / f"there/results/runs/toy/loso/{cell}/seed-0/meta.json"
-    write_json(path, change(read_json(path)))
+def refuses(places, path, words, **options):
+    with pytest.raises(BrioError, match=words) as error:
+        take(path, **options)
+    assert not taken(places), "not even what is right"
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -35,164 +36,152 @@ def change_meta(places, change, cell="gcn"):
             "another 'hidden' in",
         ),
         (lambda m: m | {"inputs": m["inputs"] | {"fc.h5": "0"}}, "another 'fc.h5' in 'inputs'"),
-        (lambda m: m | {"tries": m["tries"] * 2}, "another search"),
-        (lambda m: m | {"code": "0", "accepted": {"code": m["code"]}}, "says itself that it was"),
-        (lambda m: {k: v for k, v in m.items() if k != "folds"}, "has no 'folds'"),
+        (lambda m: m | {"search": {"hidden": [7, 8]}}, "another 'hidden' in 'search'"),
+        (lambda m: m | {"code": "0", "accepted": {"code": m["code"]}}, "'code' '0' instead of"),
     ],
 )
-def test_a_wrong_cell_is_named_and_nothing_is_placed(places, programs, change, words):
-    change_meta(places, change)
-    with pytest.raises(BrioError, match=words) as error:
-        take(pack_as_it_is(places), programs)
-    assert "gcn/seed-0" in str(error.value)
-    assert not runs_at(places), "not even the cells that are right"
+def test_a_wrong_run_is_named(places, change, words):
+    path = places / "there/results" / RUN / "meta.json"
+    write_json(path, change(read_json(path)))
+    assert "gcn/seed-0" in refuses(places, archive(places / "there"), words)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: t[: t.rindex("\n", 0, -1) + 1], "rows, but the split asks for"),
-        (lambda t: t.replace("s0c0n0", "stranger"), "other subjects"),
+        (lambda t: t[: t.rindex("\n", 0, -1) + 1], "does not test subject"),
+        (lambda t: t.replace("s0c0n0", "stranger"), "does not test subject"),
         (lambda t: t[: t.rindex(",") + 1] + "inf\n", "not finite"),
-        (lambda t: t[:-10], "damaged or cut off"),
     ],
 )
-def test_wrong_predictions(places, programs, change, words):
-    path = places / "there/results/runs/toy/loso/gcn/seed-0/predictions.csv"
+def test_wrong_predictions(places, change, words):
+    path = places / "there/results" / RUN / "predictions.csv"
     path.write_text(change(path.read_text()))
-    with pytest.raises(BrioError, match=words):
-        take(pack_as_it_is(places), programs)
-    assert not runs_at(places)
+    refuses(places, archive(places / "there"), words)
 
 
-def test_nothing_is_taken_while_snakemake_works(places, programs):
+@pytest.mark.parametrize("name", ["predictions.csv", "history.csv", "meta.json"])
+def test_incomplete_results(places, name):
+    (places / "there/results" / RUN / name).unlink()
+    refuses(places, archive(places / "there"), f"{name} does not exist")
+
+
+def test_diagnostics_of_other_runs(places):
+    path = places / "there/results" / DIAGNOSTICS / "folds.csv"
+    path.write_text(path.read_text().replace("gcn,0,site0", "gcn,0,site9"))
+    refuses(places, archive(places / "there"), r"folds\.csv was made of another run")
+
+
+def test_nothing_is_taken_while_snakemake_works(places):
     lock = places / "home/.snakemake/locks/0.input.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    with pytest.raises(BrioError, match="Snakemake is at work"):
-        take(archive(places, programs), programs)
-    assert not runs_at(places)
+    refuses(places, archive(places / "there"), "Snakemake is at work")
 
 
-def test_diagnostics_of_other_cells(places, programs):
-    folder = places / "there/results/diagnostics/toy/loso/gcn/seed-0"
-    text = (folder / "folds.csv").read_text()
-    (folder / "folds.csv").write_text(text.replace("gcn,0,site0", "gcn,0,site9"))
-    with pytest.raises(BrioError, match=r"cells\.csv was made of another cell"):
-        take(pack_as_it_is(places, [folder]), programs)
-    assert not runs_at(places)
-
-
-def rewrite(path, change):
-    """Members of an archive after ``change`` of the list of (TarInfo, bytes)."""
-    with tarfile.open(path) as tar:
-        members = [(one, tar.extractfile(one).read()) for one in tar]
-    with tarfile.open(path, "w") as tar:
-        for member, content in change(members):
-            tar.addfile(member, io.BytesIO(content))
-    return path
-
-
-def member(name, content=b"x", kind=tarfile.REGTYPE, link=""):
-    one = tarfile.TarInfo(name)
-    one.type, one.linkname, one.size = kind, link, len(content)
-    return one, content
+def member(name, kind=0):
+    """A member of an archive; ``kind`` is that of a file in Unix."""
+    one = zipfile.ZipInfo(name)
+    one.create_system, one.external_attr = 3, (kind | 0o644) << 16
+    return one
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    "one",
     [
-        (lambda m: [*m, member("../evil.csv")], "does not belong to the plan"),
-        (lambda m: [*m, member("/tmp/evil.csv")], "does not belong to the plan"),
-        (lambda m: [*m, member("runs/toy/loso/gat/seed-0/meta.json")], "does not belong"),
-        (lambda m: [*m, member("runs/toy/loso/gcn/seed-0/evil.py")], "does not belong"),
-        (lambda m: [*m, m[-1]], "does not belong"),
-        (
-            lambda m: [*m, member(m[1][0].name, b"", tarfile.SYMTYPE, "/etc/passwd")],
-            "is no plain file",
-        ),
-        (lambda m: [*m, member("x", b"", tarfile.LNKTYPE, m[1][0].name)], "is no plain file"),
-        (lambda m: [*m, member("runs", b"", tarfile.DIRTYPE)], "is no plain file"),
-        (lambda m: [*m, member("x", b"", tarfile.FIFOTYPE)], "is no plain file"),
-        (lambda m: m[:-1], "is cut off"),
-        (lambda m: m[1:], "was not made by"),
-        (lambda m: [m[0], (m[1][0], m[1][1].replace(b"0", b"1")), *m[2:]], "was changed"),
-        (lambda m: [(m[0][0], b"]" * m[0][0].size), *m[1:]], "cannot be read"),
+        member("../evil.csv"),
+        member("/tmp/evil.csv"),
+        member("runs/toy/loso/gcn/seed-0/../evil.csv"),
+        member("runs/toy/loso/gat/seed-0/meta.json"),
+        member("runs/toy/loso/gcn/seed-0/evil.py"),
+        member("runs/toy/loso/gcn/seed-0/models.pt/"),
+        member("runs/toy/loso/gcn/seed-0/deep/meta.json"),
+        member("runs/toy/loso/gcn/seed-0/"),
+        member(f"{RUN}/models.pt", stat.S_IFLNK),
+        member(f"{RUN}/models.pt", stat.S_IFIFO),
+        member(f"{RUN}/models.pt", stat.S_IFCHR),
+        member(f"{RUN}/models.pt", stat.S_IFDIR),
     ],
     ids=[
-        "parent", "absolute", "other cell", "other file", "twice", "symbolic link", "hard link",
-        "folder", "pipe", "member lost", "no contents", "tampered", "broken contents",
+        "parent", "absolute", "parent inside", "other run", "other file",
+        "folder like a file", "deeper", "folder", "symbolic link", "pipe", "device",
+        "kind of a folder",
     ],
 )  # fmt: skip
-def test_archives_are_not_trusted(places, programs, change, words):
-    (path,) = archive(places, programs)
-    before = {one for one in places.rglob("*")}
-    with pytest.raises(BrioError, match=words):
-        take([rewrite(path, change)], programs)
-    assert {one for one in places.rglob("*")} == before
+def test_archives_are_not_trusted(places, one):
+    path = archive(places / "there")
+    with zipfile.ZipFile(path, "a") as zipped:
+        zipped.writestr(one, "/etc/passwd")
+    before = set(places.rglob("*"))
+    refuses(places, path, "is no plain file of a planned job")
+    assert set(places.rglob("*")) == before
 
 
-@pytest.mark.parametrize("content", [b"", b"not an archive", None])
-def test_broken_archives(places, programs, content):
-    (path,) = archive(places, programs)
-    path.write_bytes(path.read_bytes()[:3000] if content is None else content)
-    with pytest.raises(BrioError, match=r"out\.tar"):
-        take([path], programs)
-    assert not runs_at(places)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: b"",
+        lambda content: b"not an archive",
+        lambda content: content[:3000],
+        lambda content: content[:-10],
+        lambda content: content[:200] + bytes(20) + content[220:],
+    ],
+    ids=["empty", "no archive", "cut off", "cut off at the end", "damaged"],
+)
+def test_broken_archives(places, change):
+    path = archive(places / "there")
+    path.write_bytes(change(path.read_bytes()))
+    refuses(places, path, r"out\.zip cannot be read .*; fetch it again")
 
 
-def test_a_file_named_in_the_contents_must_be_a_result(places, programs):
-    (path,) = archive(places, programs)
-
-    def smuggle(members):
-        one = member("runs/toy/loso/gcn/seed-0/evil.py")
-        contents = json.loads(members[0][1]) | {one[0].name: "0"}
-        return [member("contents.json", json.dumps(contents).encode()), *members[1:], one]
-
-    with pytest.raises(BrioError, match=r"evil\.py is no result"):
-        take([rewrite(path, smuggle)], programs)
+def test_an_archive_that_is_larger_than_the_disk(places, monkeypatch):
+    path, full = archive(places / "there"), shutil._ntuple_diskusage(9, 9, 0)
+    monkeypatch.setattr(taking.shutil, "disk_usage", lambda folder: full)
+    refuses(places, path, "more than the disk has room for")
 
 
-def test_changed_code_is_noticed_on_both_sides(places, programs, monkeypatch):
-    (path,) = archive(places, programs)
-    for module in (planning, taking):
-        monkeypatch.setattr(module, "program_version", lambda *_, **__: "other")
-    worker = Worker(read_plan(places / "there/plan.json"), places / "empty", programs)
-    with pytest.raises(BrioError, match="is not what the plan was made with"):
-        worker.check()
-    with pytest.raises(BrioError, match="is not what the plan was made with"):
-        take([path], programs)
-    assert not runs_at(places)
-    take([path], programs, same_code=False)
-    meta = read_json(places / "home/results/runs/toy/loso/gcn/seed-0/meta.json")
+def test_other_code_there(places):
+    plan = read_plan(places / "there/plan.json")
+    plan.files["scripts/train.py"] = "other"
+    with pytest.raises(BrioError, match=r"train\.py is not that of the plan"):
+        check_files(plan, places / "there")
+
+
+def test_other_code_here_is_accepted_on_request_only(places, monkeypatch):
+    path = archive(places / "there")
+    monkeypatch.setattr(taking, "program_version", lambda *_: "other")
+    refuses(places, path, "'code' '.*' instead of 'other'")
+    assert take(path, accept=["code"]) == "3 jobs taken, 0 of the plan are left"
+    meta = read_json(places / "home/results" / RUN / "meta.json")
     assert meta["code"] != "other" and meta["accepted"] == {"code": "other"}
 
 
-def test_other_files_of_the_cohort_are_accepted_on_request_only(places, programs):
-    plan = read_plan(places / "there/plan.json")
-    root = places / "there/results"
+def test_other_files_of_the_cohort_are_accepted_on_request_only(places):
+    there = places / "there"
+    plan, path = read_plan(there / "plan.json"), there / "results/cohorts/toy/fc.h5"
     cohort, _ = make_cohort(n_sites=5, per_class=3)
-    (root / "cohorts/toy/fc.h5").unlink()
-    write_fc(root / "cohorts/toy/fc.h5", cohort.subjects, cohort.fc * 0.5)
-    worker = Worker(plan, root, programs)
-    assert len(worker.waiting) == 3, "all was made of other connectivity"
-    with pytest.raises(BrioError, match=r"fc\.h5 is not the file that the plan was made with"):
-        worker.check()
-    worker.run(300, lambda job: [])
-    assert not worker.failed
-    (path,) = archive(places, programs)
-    with pytest.raises(BrioError, match=r"another 'fc\.h5' in 'inputs'"):
-        take([path], programs)
-    take([path], programs, same_inputs=False)
-    again = prepare(Path("results/handover/jobs.json"), programs, Path("results/handover"))
-    assert not again.jobs, "what was accepted is not planned again"
+    path.unlink()
+    write_fc(path, cohort.subjects, cohort.fc * 0.5)
+    assert len(plan.unfinished(there / "results")) == 3, "all was made of other connectivity"
+    with pytest.raises(BrioError, match=r"fc\.h5 is not that of the plan"):
+        check_files(plan, there)
+    check_files(plan, there, other_inputs=True)
+    assert work(there) == []
+    path = archive(there)
+    refuses(places, path, r"another 'fc\.h5' in 'inputs'")
+    take(path, accept=["inputs"])
+    assert all(job.done for job in plan_again().jobs), "what was accepted is not planned again"
 
 
-def test_what_changed_at_home_makes_results_stale(places, programs):
-    (path,) = archive(places, programs)
-    table = Path("results/cohorts/toy/participants.tsv")
-    text = table.read_text()
-    table.unlink()
-    table.write_text(text.replace("n/a", "m", 1))
-    with pytest.raises(BrioError, match=r"another 'participants\.tsv' in 'inputs'"):
-        take([path], programs)
+def test_another_split_here_makes_results_stale(places):
+    path, split = archive(places / "there"), Path("results/splits/toy/loso.json")
+    content = read_json(split)
+    content["folds"] = content["folds"][1:]
+    write_json(split, content)
+    refuses(places, path, "damaged or edited")
+
+
+def test_another_cohort_here_makes_results_stale(places):
+    path, table = archive(places / "there"), Path("results/cohorts/toy/participants.tsv")
+    table.write_text(table.read_text().replace("n/a", "m", 1))
+    refuses(places, path, r"another 'participants\.tsv' in 'inputs'")

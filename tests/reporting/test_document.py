@@ -1,4 +1,4 @@
-"""Documents: templates whose places are filled in from tables and figures."""
+"""Documents: templates whose calls are filled in from tables and figures."""
 
 from pathlib import Path
 
@@ -6,13 +6,15 @@ import pandas as pd
 import pytest
 from PIL import Image, PngImagePlugin
 
-from brio_core.reporting.document import Sources, render
+from brio_core.reporting.pages.numbers import Sources
+from brio_core.reporting.pages.template import Template
 from brio_core.reporting.tables import Cell, Row, Table
-from brio_core.reporting.templates import needed, read_template
 from brio_core.reporting.writing import write_table
 from brio_core.system.errors import BrioError
 
 EXPERIMENTS, OTHERS = ["main", "ablations"], ["presets"]
+AUC, FIGURE = 'AUC {{ value("main-loso", "brio", "auc") }}', '{{ figure("main-loso") }}'
+P = '{{ value("comparison", "gcn", "p", score="acc") }}'
 
 
 def picture(path: Path) -> Path:
@@ -69,75 +71,77 @@ def filled(tmp_path, sources):
     def fill(text: str) -> str:
         path = tmp_path / "page.md"
         path.write_text(text)
-        parts = read_template(path, EXPERIMENTS, OTHERS, "config/documents/page.md")
-        needed(parts, sources.tables, sources.figures)
-        return render(parts, sources, "page")
+        files = (sources.tables, sources.figures)
+        template = Template(path, "config/documents/page.md", *files, EXPERIMENTS, OTHERS)
+        return template.fill(lambda call: sources.text(call, "page"))
 
     return fill
 
 
 @pytest.mark.parametrize(
-    ("place", "text"),
+    ("call", "text"),
     [
-        ("value main-loso brio auc", "70.5"),
-        ("value main-loso brio auc_mean", "70.5"),
-        ("value main-loso auc variant=brio", "70.5"),
-        ("value main-loso brio parameters", "98,765"),
-        ("value main-loso linear-tangent label", "Linear (tangent)"),
-        ("value main-loso core auc", "not run"),
-        ("value comparison gcn difference score=auc", "−10.4"),
-        ("value comparison gcn difference score=acc", "+2.0"),
-        ("value comparison gcn change_mean score=auc", "0.0"),
-        ("value comparison gcn crossed_difference score=auc", "+4.7"),
-        ("value comparison gcn crossed_difference_se score=auc", "1.7"),
-        ("value comparison gcn auc_difference score=auc", "+1.2"),
-        ("value comparison gcn p score=auc", "&lt; 0.001"),
-        ("value comparison gcn p score=acc", "0.040"),
-        ("value paper_vs_ours brio paper quantity=auc_mean", "70.9"),
-        ("value paper_vs_ours brio difference quantity=auc_mean", "−2.2"),
-        ("value paper_vs_ours brio ours quantity=seconds_per_epoch", "0.0512"),
-        ("value paper_vs_ours brio contains quantity=seconds_per_epoch", "–"),
-        ("interval main-loso brio auc_sites", "[68.0, 73.0]"),
-        ("interval comparison gcn difference score=auc", "[−15.0, 1.0]"),
-        ("interval paper_vs_ours brio ours quantity=auc_mean", "[64.0, 73.2]"),
-        ("difference main-loso brio gcn auc", "+10.4"),
-        ("difference main-loso brio brio-wo-rs auc", "0.0"),
-        ("difference main-loso brio core auc", "not run"),
-        ("rank main-loso brio auc", "2 of 4"),
-        ("rank main-loso brio-wo-rs auc", "2 of 4"),
-        ("rank main-loso core auc", "not run"),
-        ("highest main-loso auc", "Linear (tangent) (71.2)"),
-        ('highest main-loso auc group="General GNNs"', "GCN (60.0)"),
-        ("highest main-loso auc status='not run'", "not run"),
-        ("count main-loso", "5"),
-        ("count main-loso group=Ours", "3"),
-        ("count main-loso group=External", "0"),
+        ('value("main-loso", "brio", "auc")', "70.5"),
+        ('value("main-loso", "brio", "auc_mean")', "70.5"),
+        ('value("main-loso", "auc", variant="brio")', "70.5"),
+        ('value("main-loso", "brio", "parameters")', "98,765"),
+        ('value("main-loso", "linear-tangent", "label")', "Linear (tangent)"),
+        ('value("main-loso", "core", "auc")', "not run"),
+        ('value("comparison", "gcn", "difference", score="auc")', "−10.4"),
+        ('value("comparison", "gcn", "difference", score="acc")', "+2.0"),
+        ('value("comparison", "gcn", "change_mean", score="auc")', "0.0"),
+        ('value("comparison", "gcn", "crossed_difference", score="auc")', "+4.7"),
+        ('value("comparison", "gcn", "crossed_difference_se", score="auc")', "1.7"),
+        ('value("comparison", "gcn", "auc_difference", score="auc")', "+1.2"),
+        ('value("comparison", "gcn", "p", score="auc")', "&lt; 0.001"),
+        ('value("comparison", "gcn", "p", score="acc")', "0.040"),
+        ('value("paper_vs_ours", "brio", "paper", quantity="auc_mean")', "70.9"),
+        ('value("paper_vs_ours", "brio", "difference", quantity="auc_mean")', "−2.2"),
+        ('value("paper_vs_ours", "brio", "ours", quantity="seconds_per_epoch")', "0.0512"),
+        ('value("paper_vs_ours", "brio", "contains", quantity="seconds_per_epoch")', "–"),
+        ('interval("main-loso", "brio", "auc_sites")', "[68.0, 73.0]"),
+        ('interval("comparison", "gcn", "difference", score="auc")', "[−15.0, 1.0]"),
+        ('interval("paper_vs_ours", "brio", "ours", quantity="auc_mean")', "[64.0, 73.2]"),
+        ('difference("main-loso", "brio", "gcn", "auc")', "+10.4"),
+        ('difference("main-loso", "brio", "brio-wo-rs", "auc")', "0.0"),
+        ('difference("main-loso", "brio", "core", "auc")', "not run"),
+        ('rank("main-loso", "brio", "auc")', "2 of 4"),
+        ('rank("main-loso", "brio-wo-rs", "auc")', "2 of 4"),
+        ('rank("main-loso", "core", "auc")', "not run"),
+        ('highest("main-loso", "auc")', "Linear (tangent) (71.2)"),
+        ('highest("main-loso", "auc", group="General GNNs")', "GCN (60.0)"),
+        ('highest("main-loso", "auc", status="not run")', "not run"),
+        ('count("main-loso")', "5"),
+        ('count("main-loso", group="Ours")', "3"),
+        ('count("main-loso", group="External")', "0"),
     ],
 )
-def test_numbers(filled, place, text):
-    assert filled(f"It is {{{{ {place} }}}}.\n") == f"It is {text}.\n"
+def test_numbers(filled, call, text):
+    assert filled(f"It is {{{{ {call} }}}}.\n") == f"It is {text}.\n"
 
 
-def test_a_place_may_be_broken_into_lines(filled):
-    assert filled("{{ value main-loso\n  brio auc }} and {{rank main-loso brio auc}}") == (
+def test_a_call_may_be_broken_into_lines(filled):
+    call = 'value("main-loso",\n  "brio", "auc")'
+    assert filled(f'{{{{ {call} }}}} and {{{{rank("main-loso", "brio", "auc")}}}}') == (
         "70.5 and 2 of 4"
     )
 
 
 def test_tables_and_figures(filled):
-    text = filled("Before.\n\n{{ table main-loso }}\n\n{{ figure main-loso }}\n\nAfter.\n")
+    text = filled('Before.\n\n{{ table("main-loso") }}\n\n{{ figure("main-loso") }}\n\nAfter.\n')
     assert text == (
         "Before.\n\n**Unseen sites**\n\nAll.\n\n| Method | AUC |\n| --- | ---: |\n| *Ours* |  |\n"
         "| BRIO | **70.5** ± 1.0 |\n\n[main-loso.csv](page/main-loso.csv)\n\n"
         "![Dots \\[1\\].](page/main-loso.png)\n\n*Who\\_is where.*\n\nAfter.\n"
     )
-    text = filled("{{ table paper_vs_ours }}")
+    text = filled('{{ table("paper_vs_ours") }}')
     assert text.startswith("<details><summary>Paper\\_and ours</summary>\n\n**Paper")
     assert text.endswith("\n\n</details>")
 
 
 def test_some_columns_as_a_table(filled):
-    text = filled('{{ rows main-loso label auc "parameters:How large?" cohort=demo group=Ours }}')
+    columns = '"label", "auc", "parameters:How large?"'
+    text = filled(f'{{{{ rows("main-loso", {columns}, cohort="demo", group="Ours") }}}}')
     assert text.splitlines() == [
         "| Label | Auc | How large? |",
         "| --- | ---: | ---: |",
@@ -148,50 +152,63 @@ def test_some_columns_as_a_table(filled):
 
 
 def test_sections_of_experiments_that_are_not_run_are_left_out(filled):
-    text = "A\n\n{{ if ablations }}\nB {{ count main-loso }}\n\n{{ end }}\n{{ if presets }}\n"
-    text += "C {{ table presets }}\n\n{{ end }}\nD {{ if presets }}x{{ end }}y\n"
+    if_presets = '{% if experiment("presets") %}'
+    text = 'A\n\n{% if experiment("ablations") %}\nB {{ count("main-loso") }}\n\n{% endif %}\n'
+    text += f'{if_presets}\nC {{{{ table("presets") }}}}\n\n{{% endif %}}\n'
+    text += f"D {if_presets}x{{% endif %}}y\n"
     assert filled(text) == "A\n\nB 5\n\nD y\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ('value("main-loso")', "must be value(TABLE, [ROW,] COLUMN)"),
+        ('table("main-loso", group="Ours")', "must be table(TABLE)"),
+        ('table("main-los")', "names the table 'main-los', which this configuration does not "
+         "make; did you mean 'main-loso'?"),
+        ('value("presets", "gcn", "auc")', "names the table 'presets', which"),
+        ('figure("training")', "names the figure 'training', which"),
+        ('value("main-loso", "brioo", "auc")', "finds no row with variant=brioo; did you mean"),
+        ('value("main-loso", "brio", "auc_men")', "unknown column 'auc_men'; did you mean"),
+        ('value("main-loso", "brio", "auc", grup="Ours")', "unknown column 'grup'; did you mean"),
+        ('value("comparison", "gcn", "p")', 'means 2 rows; choose one, for example by score="auc"'),
+        ('interval("main-loso", "brio", "auc")', "names an unknown column 'auc_low'"),
+        ('experiment("presetz")', "names no experiment; did you mean 'presets'?"),
+    ],
+)  # fmt: skip
+def test_mistakes_name_file_line_and_call(filled, call, problem):
+    with pytest.raises(BrioError) as error:
+        filled(f"First.\n\n{{{{ {call} }}}}\n")
+    start = f"config/documents/page.md, line 3: {call.replace(chr(34), chr(39))} "
+    assert str(error.value).startswith(start) and problem in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{{ vlaue main-loso brio auc }}", "begins with an unknown word; did you mean 'value'?"),
-        ("{{ }}", "begins with an unknown word; known: table, figure,"),
-        ("{{ value main-loso }}", "must be '{{ value TABLE [ROW] COLUMN }}'"),
-        ("{{ table main-loso group=Ours }}", "must be '{{ table TABLE }}'"),
-        ('{{ value main-loso "brio }}', "cannot be read"),
-        ("{{ table main-los }}", "names the table 'main-los', which this configuration does not "
-         "make; did you mean 'main-loso'?"),
-        ("{{ value presets gcn auc }}", "names the table 'presets', which"),
-        ("{{ figure training }}", "names the figure 'training', which"),
-        ("{{ value main-loso brioo auc }}", "finds no row with variant=brioo; did you mean 'brio'"),
-        ("{{ value main-loso brio auc_men }}", "unknown column 'auc_men'; did you mean 'auc_mean'"),
-        ("{{ value main-loso brio auc grup=Ours }}", "unknown column 'grup'; did you mean 'group'"),
-        ("{{ value comparison gcn p }}", "means 2 rows; choose one, for example by 'score=auc'"),
-        ("{{ interval main-loso brio auc }}", "names an unknown column 'auc_low'"),
-        ("{{ if presetz }}{{ end }}", "names no experiment; did you mean 'presets'?"),
-        ("{{ if main }}", "opens a section that '{{ end }}' must close"),
-        ("{{ end }}", "closes no section"),
-        ("{{ if main }}{{ if presets }}{{ end }}{{ end }}", "stands in the section of line 3"),
+        ('{{ vlaue("main-loso") }}', "'vlaue' is unknown; did you mean 'value'?"),
+        ("{{ main }}", "'main' is unknown; known: table, figure,"),
+        ("{{ }}", "Jinja2 cannot read it (Expected an expression"),
+        ('{{ value("main-loso }}', "Jinja2 cannot read it"),
+        ('{{ value("main-loso", "brio", "auc")', "Jinja2 cannot read it"),
+        ('value("main-loso", "brio", "auc") }}', "a pair of braces has no partner"),
+        ('{% if experiment("main") %}', "Jinja2 cannot read it (Unexpected end of template"),
+        ("{% endif %}", "Jinja2 cannot read it (Encountered unknown tag 'endif'"),
+        ('{{ count("main-loso") + 1 }}', "can only concatenate str"),
+        ('{{ count("main-loso").__class__.__mro__ }}', "access to attribute '__class__'"),
+        ('{{ count("main-loso") | nothing }}', "Jinja2 cannot read it (No filter named 'nothing'"),
     ],
 )  # fmt: skip
-def test_mistakes_name_file_line_and_place(filled, text, problem):
+def test_what_is_no_template_is_named_with_its_line(filled, text, problem):
     with pytest.raises(BrioError) as error:
-        filled(f"First.\n\n{text}\n")
-    start = "config/documents/page.md, line 3: '{{ "
-    assert str(error.value).startswith(start) and problem in str(error.value)
-
-
-@pytest.mark.parametrize("text", ["{{ value main-loso brio auc", "value }}"])
-def test_single_braces_are_named(filled, text):
-    with pytest.raises(BrioError, match=r"page\.md, line 2: a pair of braces has no partner"):
-        filled(f"\n{text}\n")
+        filled(f"First.\n\n{text}")
+    assert str(error.value).startswith("config/documents/page.md, line 3: ")
+    assert problem in str(error.value) and "\n" not in str(error.value)
 
 
 def test_the_program_writes_pages_with_their_figures(tmp_path, sources, run_script):
     page, out = tmp_path / "page.md", tmp_path / "documents"
-    page.write_text("AUC {{ value main-loso brio auc }}\n\n{{ figure main-loso }}\n")
+    page.write_text(f"{AUC}\n\n{FIGURE}\n")
     tables = [path.rename(tmp_path / path.name) for path in sources.tables.values()]
     words = ("--templates", page, "--tables", *tables, "--figures",
              sources.figures["main-loso"], "--experiments", "main", "--command", "snakemake x",
@@ -211,11 +228,11 @@ def test_the_program_writes_pages_with_their_figures(tmp_path, sources, run_scri
 
 def test_a_page_is_filled_in_again_from_what_lies_beside_it(tmp_path, sources, run_script):
     template, out = tmp_path / "page.md", tmp_path / "documents"
-    places = "{{ table main-loso }}\n\n{{ figure main-loso }}\n\n{{ if main }}x{{ end }}"
-    template.write_text(f"{places}\n\nAUC {{{{ value comparison gcn p score=acc }}}}\n")
+    section = '{% if experiment("main") %}x{% endif %}{% if experiment("presets") %}y{% endif %}'
+    template.write_text(f'{{{{ table("main-loso") }}}}\n\n{FIGURE}\n\n{section}\n\n{P}\n')
     tables, figures = sources.tables.values(), sources.figures.values()
     run_script("document", "--templates", template, "--tables", *tables, "--figures", *figures,
-               "--experiments", "main", "--left-out", "presets", "--command", "snakemake x",
+               "--experiments", "main", "--command", "snakemake x",
                "--out-dir", out)  # fmt: skip
     for file in (*tables, *figures):
         file.unlink()
@@ -225,7 +242,7 @@ def test_a_page_is_filled_in_again_from_what_lies_beside_it(tmp_path, sources, r
     page.write_text("edited by hand")
     assert run_script("document", "--again", page).returncode == 0
     assert page.read_text() == first
-    template.write_text("p = {{ value comparison gcn p score=acc }}\n")
+    template.write_text(f"p = {P}\n")
     assert run_script("document", "--again", page).returncode == 0
     assert page.read_text().endswith("\n\np = 0.040\n")
     (out / "page/page.json").unlink()
@@ -239,11 +256,11 @@ def test_a_page_is_filled_in_again_from_what_lies_beside_it(tmp_path, sources, r
 
 def test_a_mistake_leaves_nothing_half_written(tmp_path, sources, run_script):
     good, bad, out = tmp_path / "a.md", tmp_path / "b.md", tmp_path / "documents"
-    good.write_text("{{ figure main-loso }}\n")
-    bad.write_text("{{ value main-loso brio auk }}\n")
+    good.write_text(f"{FIGURE}\n")
+    bad.write_text('{{ value("main-loso", "brio", "auk") }}\n')
     result = run_script(
         "document", "--templates", good, bad, "--tables", *sources.tables.values(), "--figures",
         *sources.figures.values(), "--out-dir", out,
     )  # fmt: skip
     assert result.returncode == 1 and not out.exists()
-    assert result.stderr.startswith(f"error: {bad}, line 1: '{{{{ value main-loso brio auk }}}}'")
+    assert result.stderr.startswith(f"error: {bad}, line 1: value('main-loso', 'brio', 'auk') ")

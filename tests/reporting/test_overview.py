@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from brio_core.reporting.headline import headlines
-from brio_core.reporting.overview import SECTIONS, sections
+from brio_core.reporting.pages.headline import headlines
+from brio_core.reporting.pages.overview import SECTIONS, sections
 from brio_core.reporting.results import SUMMARY_NUMBERS
 from brio_core.reporting.results_table import permuted_rows, verdict
 from brio_core.reporting.tables import Cell, Row, Table
@@ -171,7 +171,7 @@ def test_links_lead_to_files(results, page):
 
 def test_page_says_what_was_run(results, page):
     text = html.unescape(re.sub(r"<[^>]+>", "", page))
-    assert "9 cells: 3 methods, 1 seed" in text and "98 subjects of 7 sites" in text
+    assert "9 runs: 3 methods, 1 seed" in text and "98 subjects of 7 sites" in text
     assert "2026-01-05 10:00 UTC" in text and "torch 2.13.0" in text
     row = pd.read_csv(results[0] / "loso.csv").set_index("variant").loc["brio"]
     low, high = row["pooled_auc_low"], row["pooled_auc_high"]
@@ -258,7 +258,9 @@ def test_verdict_on_permuted_labels_names_what_misses_chance():
 
 
 def test_the_report_needs_neither_torch_nor_imaging():
-    modules = "overview, summary, cohorts, results_table, figures.auc_by_site, figures.training"
+    modules = (
+        "pages.overview, summary, cohorts, results_table, figures.auc_by_site, figures.training"
+    )
     code = "; ".join(
         [f"import brio_core.reporting.{module.strip()}" for module in modules.split(",")]
         + ["import sys", "print({'torch', 'h5py', 'nilearn', 'sklearn'} & set(sys.modules))"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from brio_core.reporting.pages import RECORD, fill_again
+from brio_core.reporting.pages.document import RECORD, fill_again
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 PAGES = sorted(record.parent.with_suffix(".md") for record in RESULTS.glob(f"*/{RECORD}"))

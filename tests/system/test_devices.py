@@ -71,26 +71,6 @@ def test_training_uses_what_it_has_claimed(monkeypatch, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["brio-gpu-gpu-0.lock"]
 
 
-def test_processes_of_one_plan_spread_over_few_gpus(monkeypatch, tmp_path):
-    chosen = []
-    properties = lambda number: type("Properties", (), {"uuid": f"gpu-{number}"})  # noqa: E731
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    monkeypatch.setattr(devices.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(devices, "_places", 1)
-    devices.allow_sharing(5)
-    held = []
-    for _ in range(5):
-        # Like a new process, while the others keep theirs.
-        monkeypatch.setattr(devices, "_held", [])
-        devices.use_free_gpu()
-        held += devices._held
-    assert chosen == [0, 1, 0, 1, 0]
-    for file in held:
-        os.close(file)
-
-
 def test_cpu_takes_no_gpu(monkeypatch):
     monkeypatch.setattr(devices, "use_free_gpu", lambda: pytest.fail("a GPU was claimed"))
     assert choose_device("cpu", False).type == "cpu"

@@ -5,14 +5,13 @@ import pytest
 import torch
 
 from brio_core.system.randomness import (
-    derive_seed,
     dropout,
     fold_in,
-    numpy_generator,
     torch_generator,
     uniform,
     uniform_at,
 )
+from brio_core.system.seeds import derive_seed, numpy_generator
 
 
 def test_words_decide():

@@ -34,8 +34,8 @@ elif program == "assemble":
     files = [out[name] for name in ("--participants", "--inclusion", "--series")]
 elif program == "adopt":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "meta.json")]
-elif program == "handover":
-    files = [out["--folder"] / "plan.json"]
+elif program == "remote":
+    files = [pathlib.Path(words[2])]
 elif program == "document":
     files = [out["--out-dir"] / pathlib.Path(options["--templates"][0]).name]
 elif program == "diagnose":

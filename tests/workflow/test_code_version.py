@@ -76,15 +76,6 @@ def test_other_files_count_by_their_bytes(repository):
     assert first != code_version("other.html.j2", root=folder)
 
 
-def test_between_machines_every_byte_counts(repository):
-    folder, version = repository
-    before, exact = version(), code_version("scripts/run.py", root=folder, exact=True)
-    path = folder / "scripts/run.py"
-    path.write_text(path.read_text() + "# A remark.\n")
-    assert version() == before
-    assert code_version("scripts/run.py", root=folder, exact=True) != exact
-
-
 def test_a_method_is_a_module_or_a_package():
     assert method_files("gcn") == ("brio_core/methods/gcn.py",)
     assert method_files("linear-correlation") == ("brio_core/methods/linear_correlation.py",)

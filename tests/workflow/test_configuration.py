@@ -1,6 +1,7 @@
 """What the configuration resolves to."""
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -123,19 +124,28 @@ def test_planned_methods_have_no_code():
         assert method["planned"] != bool(method_files(name)), name
 
 
+def test_the_reference_of_all_keys_is_up_to_date(tmp_path, run_script):
+    assert run_script("manual", "--out", tmp_path / "made.md").returncode == 0
+    made = (tmp_path / "made.md").read_text(encoding="utf-8")
+    kept = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert kept == made, "run 'make pages'"
+    assert "`cohorts` (list, required)" in made and "`n_compcor` (whole number or `all`)" in made
+
+
 @pytest.mark.parametrize("kind", ["config", "dataset", "method", "experiment"])
-def test_the_manual_names_every_key(kind):
-    manual = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
-
-    def walk(rules):
+def test_every_key_is_described_in_short_sentences(kind):
+    def walk(rules, above):
         for key, rule in rules.get("properties", {}).items():
-            assert key in manual, key
-            walk(rule)
-            walk(rule.get("items", {}))
+            path = (*above, key)
+            if rule:
+                for sentence in re.split(r"[.;] ", rule["description"]):
+                    assert len(sentence.split()) <= 25, path
+            walk(rule, path)
+            walk(rule.get("items", {}), path)
         for branch in rules.get("allOf", ()):
-            walk(branch["then"])
+            walk(branch["then"], above)
 
-    walk(schema(kind))
+    walk(schema(kind), ())
 
 
 def test_settings_are_searched_unless_somebody_fixes_them():

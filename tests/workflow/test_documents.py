@@ -10,7 +10,14 @@ from workflow.planning.documents import document_files
 from workflow.planning.files import ConfigurationError
 from workflow.planning.paths import Paths
 
-PAGE = "# Demo\n\n{{ value main-loso brio auc }}\n\n{{ table main-loso }}\n\n{{ figure cohorts }}\n"
+PAGE = """# Demo
+
+{{ value("main-loso", "brio", "auc") }}
+
+{{ table("main-loso") }}
+
+{{ figure("cohorts") }}
+"""
 
 
 def write_page(project, text: str = PAGE) -> None:
@@ -54,30 +61,33 @@ def test_the_document_on_open_settings_can_be_planned(project):
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("call", "problem"),
     [
-        ("\n{{ table mian-loso }}\n", "names the table 'mian-loso', which this configuration"),
-        ("\n{{ table presets }}\n", "which this configuration does not make"),
-        ("\n{{ figure sites-demo }}\n", "names the figure 'sites-demo', which this"),
-        ("\n{{ if mian }}{{ end }}\n", "names no experiment; did you mean 'main'?"),
+        ('table("mian-loso")', "names the table 'mian-loso', which this configuration"),
+        ('table("presets")', "which this configuration does not make"),
+        ('figure("sites-demo")', "names the figure 'sites-demo', which this"),
+        ('experiment("mian")', "names no experiment; did you mean 'main'?"),
     ],
 )
-def test_mistakes_are_found_while_planning(tmp_path, monkeypatch, text, problem):
+def test_mistakes_are_found_while_planning(tmp_path, monkeypatch, call, problem):
     (tmp_path / "config/documents").mkdir(parents=True)
-    (tmp_path / "config/documents/demo.md").write_text(text)
+    (tmp_path / "config/documents/demo.md").write_text(f"\n{{{{ {call} }}}}\n")
     monkeypatch.chdir(tmp_path)
     resolved = load({"cohorts": ["demo"], "documents": ["demo"]})
     with pytest.raises(BrioError) as error:
         document_files(resolved, Paths("results"), ["hyperparameters"])
-    assert str(error.value).startswith("config/documents/demo.md, line 2: '{{ ")
+    assert str(error.value).startswith("config/documents/demo.md, line 2: ")
     assert problem in str(error.value)
 
 
 def test_a_mistake_stops_before_any_job(project):
-    write_page(project, "{{ tabel main-loso }}\n")
+    write_page(project, '{{ tabel("main-loso") }}\n')
     done = project.snakemake("document", "-n", "--config", "documents=[demo]")
     assert done.returncode == 1 and "Traceback" not in done.stdout
-    assert "error: config/documents/demo.md, line 1: '{{ tabel main-loso }}'" in done.stdout
+    assert (
+        "error: config/documents/demo.md, line 1: 'tabel' is unknown; did you mean 'table'?"
+        in done.stdout
+    )
 
 
 def test_a_configuration_without_documents_says_so():
@@ -91,9 +101,9 @@ def test_a_document_of_a_real_run(tmp_path):
     page = lab.folder / "config/documents/tiny.md"
     page.parent.mkdir()
     page.write_text(
-        "AUC {{ value tiny linear-correlation auc }}, the paper"
-        " {{ value paper_vs_ours brio paper table=loso cohort=abide-cc200 quantity=auc_mean }}.\n\n"
-        "{{ table tiny }}\n\n{{ figure tiny }}\n"
+        'AUC {{ value("tiny", "linear-correlation", "auc") }}, the paper'
+        ' {{ value("paper_vs_ours", "brio", "paper", table="loso", cohort="abide-cc200",'
+        ' quantity="auc_mean") }}.\n\n{{ table("tiny") }}\n\n{{ figure("tiny") }}\n'
     )
     done = lab.snakemake("document", "--cores", "2")
     assert done.returncode == 0, done.stdout
@@ -108,7 +118,7 @@ def test_a_document_of_a_real_run(tmp_path):
     made = "--config untrained=skip 'documents=[tiny]'`"
     assert made in again.splitlines()[0], "how the page was made, as one would type it"
     assert again.splitlines()[1:] == text.splitlines()[1:], "nothing was missing"
-    page.write_text("{{ value tiny linear-correlation auk }}\n")
+    page.write_text('{{ value("tiny", "linear-correlation", "auk") }}\n')
     done = lab.snakemake("document", "--cores", "2")
     assert done.returncode == 1 and "unknown column 'auk'" in done.stdout
     assert not (lab.results / "documents").exists()

@@ -16,7 +16,7 @@ RESERVED = frozenset({
     "all", "demo", "paper", "tables", "figures", "overview", "make_demo", "candidates", "extract",
     "assemble", "connect", "site_profile", "data", "split", "blocklength", "train", "diagnose",
     "summarise", "table", "figure", "index", "export", "adopt", "settings", "paper_vs_ours",
-    "handover", "document",
+    "remote", "document",
 })  # fmt: skip
 
 

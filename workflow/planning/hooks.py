@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from workflow.planning import costs
-from workflow.planning.handover import trained_cells, write_jobs
+from workflow.planning.remote import planned_jobs, write_jobs
 from workflow.planning.sources import missing_data
 
 if TYPE_CHECKING:
@@ -94,15 +94,15 @@ def prepare_run(workflow, configuration: "Configuration", paths: "Paths") -> Non
     jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
     cohorts = {wildcards.cohort for rule, wildcards in jobs if rule in RAW_DATA_RULES}
     variants = {wildcards.variant for rule, wildcards in jobs if rule == "train"}
-    hands_over = any(rule == "handover" for rule, _ in jobs)
-    if hands_over:
-        variants |= {run.variant for run in trained_cells(configuration)}
+    plans_remote = any(rule == "remote" for rule, _ in jobs)
+    if plans_remote:
+        variants |= {run.variant for _, run in planned_jobs(configuration)}
     problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
     if problems and not workflow.touch:
         sys.exit("\n".join(problems))
     with _unwritable_in_one_sentence(paths.results):
         write_run_config(configuration, paths)
-        if hands_over:
+        if plans_remote:
             write_jobs(workflow, configuration, paths)
 
 

@@ -52,9 +52,9 @@ class Paths:
         return f"{self.results}/index.html"
 
     @property
-    def handover(self) -> str:
+    def remote(self) -> str:
         """The folder that another machine gets."""
-        return f"{self.results}/handover"
+        return f"{self.results}/remote"
 
     @property
     def run_config(self) -> str:

@@ -17,14 +17,9 @@ from workflow.planning.runs import (
     canonical_variant,
     summary_runs,
 )
-from workflow.planning.documents import (
-    document_files,
-    document_templates,
-    left_out,
-    templates_version,
-)
+from workflow.planning.documents import document_files, document_templates, templates_version
 from workflow.planning.files import ConfigurationError, find, shown
-from workflow.planning.handover import prepared_files
+from workflow.planning.remote import prepared_files
 from workflow.planning.outputs import (
     TABLE_WORDS,
     data_files,

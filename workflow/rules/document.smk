@@ -16,14 +16,12 @@ rule document:
         mem_mb=2000,
         runtime=10,
     params:
-        templates=document_templates(CONFIG),
+        templates=[shown(path) for path in document_templates(CONFIG)],
         prose=lambda wildcards: templates_version(CONFIG),
         experiments=ACTIVE,
-        left_out=left_out(CONFIG),
         command=command_line("document"),
         code=code("scripts/document.py"),
     shell:
         "{RUN}/document.py --templates {params.templates:q} --tables {input.tables:q}"
         " --figures {input.figures:q} --experiments {params.experiments:q}"
-        " --left-out {params.left_out:q} --command {params.command:q}"
-        " --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --command {params.command:q} --out-dir {output.folder:q} > {log:q} 2>&1"

@@ -1,7 +1,7 @@
 """A label atlas: an image of region numbers and the table of their names."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import nibabel
@@ -14,19 +14,10 @@ from brio_core.system.errors import BrioError
 
 @dataclass(frozen=True)
 class Atlas:
-    """``labels`` ascend and are the order of the columns of every extracted series."""
+    """Labels ascend in ``regions``, which is the order of the columns of every extracted series."""
 
-    path: Path
     image: nibabel.Nifti1Image
-    labels: np.ndarray
-    names: tuple[str, ...]
-    centroids: np.ndarray
-    hemispheres: tuple[str, ...]
-
-    @property
-    def regions(self) -> Regions:
-        """What is known about the regions, by their labels."""
-        return Regions(self.path, self.names, self.labels, self.centroids, self.hemispheres)
+    regions: Regions
 
     @property
     def checksum(self) -> str:
@@ -49,14 +40,14 @@ class Atlas:
 
     def lost_labels(self, resampled: nibabel.Nifti1Image) -> list[int]:
         """Labels that have no voxel on another grid."""
-        return np.setdiff1d(self.labels, _labels_of(resampled)).tolist()
+        return np.setdiff1d(self.regions.codes, _labels_of(resampled)).tolist()
 
 
 def read_atlas(image_path: Path, names_path: Path | None, expected: int) -> Atlas:
     """Read an atlas and check that image, names and the expected number of ROIs agree."""
     image, labels = _load(image_path)
     if names_path is None:
-        return _atlas(image_path, image, labels, _named(labels, {}), expected)
+        return _atlas(image, Regions(image_path, _named(labels, {}), labels), expected)
     named = read_labels(names_path)
     if named.codes is None:
         raise BrioError(
@@ -64,19 +55,18 @@ def read_atlas(image_path: Path, names_path: Path | None, expected: int) -> Atla
             "names need the numbers that they have in it"
         )
     _check_same(image_path, names_path, labels, named.codes)
-    parts = (named.names, expected, named.centroids, named.hemispheres)
-    return _atlas(image_path, image, labels, *parts)
+    return _atlas(image, replace(named, path=image_path), expected)
 
 
-def fetch_atlas(setting: dict, cache: Path, expected: int, key: str = "source.atlas") -> Atlas:
+def fetch_atlas(wanted: dict, cache: Path, expected: int, key: str = "source.atlas") -> Atlas:
     """An atlas of labels by nilearn's ``fetch_atlas_<name>``, from ``cache`` if it is there.
 
-    ``setting`` holds ``fetch`` (the name), ``options`` of the fetcher, and ``volume``, which
+    ``wanted`` holds ``fetch`` (the name), ``options`` of the fetcher, and ``volume``, which
     chooses one of several parcellations in a 4D file, counted from 0. Errors call it ``key``.
     """
     from nilearn import datasets
 
-    name, options = setting["fetch"], setting.get("options", {})
+    name, options = wanted["fetch"], wanted.get("options", {})
     fetcher = getattr(datasets, f"fetch_atlas_{name}", None)
     if fetcher is None:
         known = [key.removeprefix("fetch_atlas_") for key in dir(datasets) if "fetch_atlas" in key]
@@ -93,8 +83,8 @@ def fetch_atlas(setting: dict, cache: Path, expected: int, key: str = "source.at
     table = found.get("lut")
     known = dict(zip(table["index"].astype(int), table["name"])) if table is not None else {}
     maps = found.maps if isinstance(found.maps, nibabel.Nifti1Image) else Path(found.maps)
-    image, labels = _load(maps, setting.get("volume"), name, key)
-    return _atlas(Path(name), image, labels, _named(labels, known), expected)
+    image, labels = _load(maps, wanted.get("volume"), name, key)
+    return _atlas(image, Regions(Path(name), _named(labels, known), labels), expected)
 
 
 def _load(source, volume: int | None = None, name: str = "", key: str = "source.atlas") -> tuple:
@@ -115,17 +105,18 @@ def _load(source, volume: int | None = None, name: str = "", key: str = "source.
         raise BrioError(f"atlas image {shown_as} cannot be read ({error}); replace it") from None
 
 
-def _atlas(path, image, labels, names, expected, centroids=None, hemispheres=None) -> Atlas:
-    if len(labels) != expected:
+def _atlas(image: nibabel.Nifti1Image, regions: Regions, expected: int) -> Atlas:
+    """The atlas with the places and hemispheres that the table of names does not give."""
+    if len(regions) != expected:
         raise BrioError(
-            f"atlas image {path} has {len(labels)} labels, but rois.expected is "
+            f"atlas image {regions.path} has {len(regions)} labels, but rois.expected is "
             f"{expected}; correct one of them"
         )
-    if centroids is None:
-        centroids = _centroids(image, labels)
-    if hemispheres is None:
-        hemispheres = sides(names, centroids)
-    return Atlas(path, image, labels, names, centroids, hemispheres)
+    if regions.centroids is None:
+        regions = replace(regions, centroids=_centroids(image, regions.codes))
+    if regions.hemispheres is None:
+        regions = replace(regions, hemispheres=sides(regions.names, regions.centroids))
+    return Atlas(image, regions)
 
 
 def _named(labels: np.ndarray, known: dict[int, str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from brio_core.cohorts.demo import files, model
 from brio_core.system.files import write_json, write_text
-from brio_core.system.randomness import numpy_generator
+from brio_core.system.seeds import numpy_generator
 
 _PREFIX = "derivatives/prep"
 _IMAGE = "task-rest_space-MNI152NLin2009cAsym_desc-preproc_bold"
@@ -103,22 +103,14 @@ def _write_person(out: Path, person: Person) -> str:
     write_text(confounds.with_suffix(".tsv"), files.confounds_text(motion, tissue))
     write_text(confounds.with_suffix(".json"), files.confounds_description())
 
-    about = numpy_generator("demo", "person", person.subject)
+    draw = numpy_generator("demo", "person", person.subject)
     diagnosis = "patient" if person.positive else "control"
     if person.problem == "missing diagnosis":
         diagnosis = "n/a"
     mean_fd = files.framewise_displacement(motion).mean()
-    age, sex = about.uniform(18, 60), "FM"[int(about.integers(2))]
-    cells = (
-        person.subject,
-        site.name,
-        diagnosis,
-        f"{age:.1f}",
-        sex,
-        f"{mean_fd:.4f}",
-        person.family,
-    )
-    return "\t".join(cells)
+    age, sex = draw.uniform(18, 60), "FM"[int(draw.integers(2))]
+    about = (diagnosis, f"{age:.1f}", sex, f"{mean_fd:.4f}", person.family)
+    return "\t".join((person.subject, site.name, *about))
 
 
 def _damage(volume: np.ndarray, person: Person) -> np.ndarray:

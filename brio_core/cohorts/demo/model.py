@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brio_core.system.randomness import numpy_generator
+from brio_core.system.seeds import numpy_generator
 
 # Left-hemisphere centroids (mm) and networks; the right hemisphere mirrors them.
 _REGIONS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brio_core.cohorts.source import Unusable
+from brio_core.cohorts.scan import Unusable
 
 _NUMBERS = "fiu"
 

@@ -3,12 +3,12 @@
 import json
 import math
 import re
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 
-from brio_core.cohorts.readers.bids_files import check_unique, matching
-from brio_core.cohorts.readers.joins import ParticipantsSource
-from brio_core.cohorts.source import Scan, Unusable
+from brio_core.cohorts.readers.participants import ParticipantsReader
+from brio_core.cohorts.scan import Scan, Unusable
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
@@ -16,7 +16,7 @@ _IMAGES = (".nii.gz", ".nii")
 _SERIES = (".tsv", ".csv", ".1D", ".txt", ".npy", ".mat", ".h5")
 
 
-class BidsSource(ParticipantsSource):
+class BidsReader(ParticipantsReader):
     """``participants.tsv`` and preprocessed 4D images with their confounds, or ready series.
 
     Of several runs, ``source.run`` takes one by its number; else ``source.runs`` says what is
@@ -24,7 +24,7 @@ class BidsSource(ParticipantsSource):
     """
 
     def check(self) -> None:
-        confounds = self.settings.get("confounds") or {}
+        confounds = self.source.get("confounds") or {}
         if confounds.get("strategy") and "denoise_strategy" in confounds:
             raise BrioError(
                 f"source.confounds of cohort {self.dataset['cohort']} has strategy and "
@@ -34,45 +34,42 @@ class BidsSource(ParticipantsSource):
 
     @property
     def _has_images(self) -> bool:
-        return "timeseries" not in self.settings
+        return "timeseries" not in self.source
 
     def scan_paths(self, row: dict) -> list[Path]:
         subject = self.file_name_part(row[self.dataset["columns"]["subject"]], "subject")
         label = re.sub("[^A-Za-z0-9]", "", subject.removeprefix("sub-"))
         folder = self.inside(
-            self.root, f"{self.settings['derivatives']}/sub-{label}", f"the folder of {subject}"
+            self.root, f"{self.source['derivatives']}/sub-{label}", f"the folder of {subject}"
         )
-        wanted = {"sub": label, "task": self.settings["task"], "space": self.settings["space"]}
-        wanted |= {key: str(value) for key, value in self.settings.get("entities", {}).items()}
-        if self.settings.get("run"):
-            wanted["run"] = self.settings["run"]
+        wanted = {"sub": label, "task": self.source["task"], "space": self.source["space"]}
+        wanted |= {key: str(value) for key, value in self.source.get("entities", {}).items()}
+        if self.source.get("run"):
+            wanted["run"] = self.source["run"]
         if self._has_images:
             wanted |= {"desc": "preproc", "suffix": "bold"}
         else:
-            wanted |= {key: str(value) for key, value in self.settings["timeseries"].items()}
+            wanted |= {key: str(value) for key, value in self.source["timeseries"].items()}
             wanted["suffix"] = "timeseries"
-        session = self.settings.get("session")
-        found = matching(folder, session, wanted, _IMAGES if self._has_images else _SERIES)
+        session = self.source.get("session")
+        found = _matching(folder, session, wanted, _IMAGES if self._has_images else _SERIES)
         if not found:
             return [self._expected(folder, session, wanted)]
-        check_unique(found)
+        _check_unique(found)
         return self._choose(found)
 
     def _expected(self, folder: Path, session: str | None, wanted: dict[str, str]) -> Path:
         """Where the scan would be: the name that a reason gives for a missing one."""
-        named = dict(wanted)
+        named = {**wanted, "ses": session} if session else dict(wanted)
         suffix = named.pop("suffix")
-        pairs = [f"{key}-{named.pop(key)}" for key in ("sub",)]
-        pairs += [f"ses-{session}"] if session else []
-        order = ("task", "run", "space")
-        pairs += [f"{key}-{named.pop(key)}" for key in order if key in named]
-        pairs += [f"{key}-{value}" for key, value in named.items()]
+        first = [key for key in ("sub", "ses", "task", "run", "space") if key in named]
+        pairs = [f"{key}-{named[key]}" for key in dict.fromkeys([*first, *named])]
         place = folder / f"ses-{session}" if session else folder
         ending = _IMAGES[0] if self._has_images else _SERIES[0]
         return place / "func" / f"{'_'.join([*pairs, suffix])}{ending}"
 
     def _choose(self, runs: list[Path]) -> list[Path]:
-        rule = self.settings.get("runs", "first")
+        rule = self.source.get("runs", "first")
         if rule == "join":
             return runs
         return [max(runs, key=self._frames) if rule == "longest" else runs[0]]
@@ -81,7 +78,7 @@ class BidsSource(ParticipantsSource):
         """Frames of a scan, 0 if it cannot be read."""
         try:
             if self._has_images:
-                from brio_core.cohorts.streaming import open_image
+                from brio_core.cohorts.readers.label_means import open_image
 
                 return open_image(path).shape[3]
             return self.read(path, None).frames_before
@@ -114,28 +111,28 @@ class BidsSource(ParticipantsSource):
         return None
 
     @property
-    def atlas_setting(self) -> tuple[dict, str] | None:
+    def atlas_image(self) -> tuple[dict, str] | None:
         if not self._has_images:
-            return super().atlas_setting
+            return super().atlas_image
         for key in ("labels", "image", "atlas"):
             if key in self.dataset["rois"]:
                 raise BrioError(
                     f"rois.{key} of cohort {self.dataset['cohort']} is of no use, because "
                     "source.atlas names the regions of images; remove it"
                 )
-        return self.settings["atlas"], "source.atlas"
+        return self.source["atlas"], "source.atlas"
 
     @cached_property
     def _extractor(self):
-        from brio_core.cohorts.extraction import Extractor
         from brio_core.cohorts.inclusion import Rules
+        from brio_core.cohorts.readers.images import Extractor
 
         return Extractor(
             self.atlas,
-            self.settings.get("confounds"),
-            self.settings.get("cleaning") or {},
+            self.source.get("confounds"),
+            self.source.get("cleaning") or {},
             Rules.of(self.dataset).min_frames,
-            self.settings.get("averaging") or {},
+            self.source.get("averaging") or {},
         )
 
     def read(self, path: Path, tr: float | None) -> Scan:
@@ -143,11 +140,11 @@ class BidsSource(ParticipantsSource):
             return self._extractor.extract(path, tr)
         from brio_core.cohorts.readers.series import series_scan
 
-        return series_scan(path, self.settings.get("variable"))
+        return series_scan(path, self.source.get("variable"))
 
     @property
     def units(self) -> str:
-        standardised = str((self.settings.get("cleaning") or {}).get("standardize"))
+        standardised = str((self.source.get("cleaning") or {}).get("standardize"))
         if not self._has_images:
             return super().units
         if standardised.startswith("zscore"):
@@ -160,3 +157,60 @@ class BidsSource(ParticipantsSource):
         if not self._has_images:
             return super().provenance()
         return super().provenance() | {"nilearn": version("nilearn")}
+
+
+def _entities(path: Path) -> dict[str, str]:
+    """``sub-01_task-rest_run-1_bold.nii.gz`` as a mapping; the last word is the ``suffix``."""
+    *pairs, last = path.name.split("_")
+    found = dict(pair.split("-", 1) for pair in pairs if "-" in pair)
+    return found | {"suffix": last.split(".")[0], "ending": "." + last.partition(".")[2]}
+
+
+def _matching(folder: Path, session: str | None, wanted: dict[str, str], endings) -> list[Path]:
+    """Files of a subject's folder with these entities, in the order of sessions and runs.
+
+    An entity that a file lacks does not match, except for ``space``: series of an atlas need not
+    name one. Numbers match with and without leading zeros.
+    """
+    places = [folder / f"ses-{session}"] if session else [folder, *sorted(folder.glob("ses-*"))]
+    found = []
+    for place in places:
+        if not (place / "func").is_dir():
+            continue
+        for path in (place / "func").iterdir():
+            own = _entities(path)
+            if own["ending"] in endings and all(_same(own, *pair) for pair in wanted.items()):
+                found.append(path)
+    return sorted(found, key=lambda path: (_session(path), _run(path), path.name))
+
+
+def _same(own: dict[str, str], key: str, value: str) -> bool:
+    if key == "space" and key not in own:
+        return own["suffix"] == "timeseries"
+    return key in own and _number(own[key]) == _number(value)
+
+
+def _number(text: str) -> str:
+    return text.lstrip("0") if text.isdecimal() else text
+
+
+def _session(path: Path) -> str:
+    return _entities(path).get("ses", "")
+
+
+def _run(path: Path) -> tuple[int, str]:
+    run = _entities(path).get("run", "")
+    return (int(run), "") if run.isdecimal() else (0, run)
+
+
+def _check_unique(paths: list[Path]) -> None:
+    """Raise if the files are not the runs of one session, each once."""
+    sessions = sorted({_session(path) for path in paths})
+    if len(sessions) > 1:
+        raise Unusable(f"several sessions: {', '.join(sessions)}; choose one with source.session")
+    run, count = Counter(_run(path) for path in paths).most_common(1)[0]
+    if count > 1:
+        first, second, *_ = (path.name for path in paths if _run(path) == run)
+        raise Unusable(
+            f"ambiguous scan: {first} and {second}; tell them apart with source.entities"
+        )

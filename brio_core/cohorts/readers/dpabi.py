@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import Path
 
 from brio_core.cohorts.readers.arrays import read_array
-from brio_core.cohorts.readers.series import clean_scan
-from brio_core.cohorts.source import Scan, Source, Unusable
+from brio_core.cohorts.readers.reader import Reader
+from brio_core.cohorts.scan import Scan, Unusable, clean_scan
 from brio_core.cohorts.tables import MISSING, read_table
 
 # Columns of ROISignals, counted from 0; the release counts them from 1.
@@ -24,7 +24,7 @@ SHEETS = {"1": "MDD", "2": "Controls"}
 _ID = re.compile(r"(S\d+)-(\d+)-\d+")
 
 
-class DpabiSource(Source):
+class DpabiReader(Reader):
     """One ``ROISignals_S<site>-<group>-<number>.mat`` per subject.
 
     The table is that of both sheets of the workbook with the columns ``site`` and ``group`` taken
@@ -33,12 +33,12 @@ class DpabiSource(Source):
 
     @property
     def table_path(self) -> Path:
-        name = self.settings.get("participants", PHENOTYPES)
+        name = self.source.get("participants", PHENOTYPES)
         return self.need(self.inside(self.root, name, "source.participants"))
 
     @cached_property
     def _signals(self) -> Path:
-        folder = f"Results/ROISignals_{self.settings.get('signals', 'FunImgARCWF')}"
+        folder = f"Results/ROISignals_{self.source.get('signals', 'FunImgARCWF')}"
         return self.need(self.inside(self.root, folder, "source.signals"))
 
     def table(self):
@@ -59,7 +59,7 @@ class DpabiSource(Source):
         table["group"] = [part[2] if part and part[2] in SHEETS else MISSING for part in parts]
         return table
 
-    def scan_path(self, row: dict) -> Path:
+    def scan_paths(self, row: dict) -> list[Path]:
         name = self.file_name_part(row["ID"], "ID")
         if row["sheet"] == MISSING:
             raise Unusable(f"missing phenotype: no row in {self.table_path.name}")
@@ -68,7 +68,7 @@ class DpabiSource(Source):
                 f"contradictory group: {row['group']} by its ID, but in sheet "
                 f"{SHEETS[row['sheet']]}"
             )
-        return self._signals / f"ROISignals_{name}.mat"
+        return [self._signals / f"ROISignals_{name}.mat"]
 
     def read(self, path: Path, tr: float | None) -> Scan:
         values = read_array(path, "ROISignals")
@@ -76,4 +76,4 @@ class DpabiSource(Source):
             raise Unusable(
                 f"unreadable file: {path.name} has {values.shape[1]} columns instead of {COLUMNS}"
             )
-        return clean_scan(values[:, ATLASES[self.settings.get("atlas", "aal116")]])
+        return clean_scan(values[:, ATLASES[self.source.get("atlas", "aal116")]])

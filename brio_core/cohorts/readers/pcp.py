@@ -7,8 +7,9 @@ drops the ROI names, and hides the rows that have no scan.
 
 from pathlib import Path
 
+from brio_core.cohorts.readers.reader import Reader
 from brio_core.cohorts.readers.series import series_scan
-from brio_core.cohorts.source import Scan, Source, Unusable
+from brio_core.cohorts.scan import Scan, Unusable
 from brio_core.cohorts.tables import read_table
 from brio_core.system.errors import BrioError
 
@@ -24,7 +25,7 @@ _QUALITY = {
 }
 
 
-class PcpSource(Source):
+class PcpReader(Reader):
     """Phenotype table and one .1D file per subject."""
 
     @property
@@ -43,19 +44,19 @@ class PcpSource(Source):
         table.loc[without, "FILE_ID"] = table.loc[without, "SUB_ID"].str.zfill(7)
         return table
 
-    def scan_path(self, row: dict) -> Path:
+    def scan_paths(self, row: dict) -> list[Path]:
         if not row["has_file"]:
             raise Unusable(f"no scan in the release: FILE_ID is {_NO_FILE}")
-        if self.settings.get("quality_checked"):
+        if self.source.get("quality_checked"):
             failed = [name for name, accepted in _QUALITY.items() if row[name] not in accepted]
             if failed:
                 raise Unusable(f"failed quality control: {failed[0]} is {row[failed[0]]}")
-        filtered = "filt" if self.settings["band_pass_filtering"] else "nofilt"
-        regressed = "global" if self.settings["global_signal_regression"] else "noglobal"
-        folder = f"ABIDE_pcp/{self.settings['pipeline']}/{filtered}_{regressed}"
+        filtered = "filt" if self.source["band_pass_filtering"] else "nofilt"
+        regressed = "global" if self.source["global_signal_regression"] else "noglobal"
+        folder = f"ABIDE_pcp/{self.source['pipeline']}/{filtered}_{regressed}"
         self.file_name_part(row["FILE_ID"], "FILE_ID")
-        name = f"{row['FILE_ID']}_{self.settings['derivative']}.1D"
-        return self.inside(self.root, f"{folder}/{name}", f"FILE_ID {row['FILE_ID']}")
+        name = f"{row['FILE_ID']}_{self.source['derivative']}.1D"
+        return [self.inside(self.root, f"{folder}/{name}", f"FILE_ID {row['FILE_ID']}")]
 
     def read(self, path: Path, tr: float | None) -> Scan:
         return series_scan(path)

@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from brio_core.cohorts.readers.pcp import PcpSource
-from brio_core.cohorts.source import Unusable
+from brio_core.cohorts.readers.pcp import PcpReader
+from brio_core.cohorts.scan import Unusable
 from brio_core.system.errors import BrioError
 
 # After so many scans in a row that did not come, the network and not the scan is to blame.
@@ -20,13 +20,13 @@ GIVE_UP = 3
 
 
 def download(
-    source: PcpSource, attempts: int = 5, wait: float = 2.0, url: str | None = None
+    reader: PcpReader, attempts: int = 5, wait: float = 2.0, url: str | None = None
 ) -> tuple[int, int]:
     """Fetch what is missing; returns how many scans came and how many were there already.
 
     Parameters
     ----------
-    source : PcpSource
+    reader : PcpReader
     attempts : int
         How often a file is tried.
     wait : float
@@ -34,11 +34,11 @@ def download(
     url : str, optional
         Another server with the same files.
     """
-    _retried(partial(_fetch, source, url, n_subjects=0), attempts, wait, "the phenotype table")
+    _retried(partial(_fetch, reader, url, n_subjects=0), attempts, wait, "the phenotype table")
     came, there, failed, in_a_row = 0, 0, [], 0
-    for row in source.table().to_dict(orient="records"):
+    for row in reader.table().to_dict(orient="records"):
         try:
-            path = source.scan_path(row)
+            (path,) = reader.scan_paths(row)
         except Unusable:
             continue
         if path.exists() and path.stat().st_size:
@@ -46,7 +46,7 @@ def download(
             continue
         path.unlink(missing_ok=True)
         try:
-            fetch = partial(_fetch, source, url, SUB_ID=int(row["SUB_ID"]))
+            fetch = partial(_fetch, reader, url, SUB_ID=int(row["SUB_ID"]))
             _retried(fetch, attempts, wait, path.name, bad_file=path)
             came, in_a_row = came + 1, 0
             print(f"{path.name} ({came + there})", file=sys.stderr, flush=True)
@@ -57,24 +57,24 @@ def download(
             break
     if failed:
         raise BrioError(
-            f"{len(failed)} scan(s) of cohort {source.dataset['cohort']} did not come ({failed[0]})"
-            f"; {came + there} are in {source.root}, and the same command fetches the others"
+            f"{len(failed)} scan(s) of cohort {reader.dataset['cohort']} did not come ({failed[0]})"
+            f"; {came + there} are in {reader.root}, and the same command fetches the others"
         )
     return came, there
 
 
-def _fetch(source: PcpSource, url: str | None, **choice) -> None:
+def _fetch(reader: PcpReader, url: str | None, **choice) -> None:
     from nilearn.datasets import fetch_abide_pcp
 
-    settings = source.settings
+    source = reader.source
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fetch_abide_pcp(
-            data_dir=str(source.root),
-            pipeline=settings["pipeline"],
-            band_pass_filtering=settings["band_pass_filtering"],
-            global_signal_regression=settings["global_signal_regression"],
-            derivatives=[settings["derivative"]],
+            data_dir=str(reader.root),
+            pipeline=source["pipeline"],
+            band_pass_filtering=source["band_pass_filtering"],
+            global_signal_regression=source["global_signal_regression"],
+            derivatives=[source["derivative"]],
             quality_checked=False,
             url=url,
             verbose=0,

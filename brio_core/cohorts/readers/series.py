@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from brio_core.cohorts.readers.arrays import read_array
-from brio_core.cohorts.readers.joins import ParticipantsSource
-from brio_core.cohorts.source import Scan, Unusable, constant_columns, finite_frames
+from brio_core.cohorts.readers.participants import ParticipantsReader
+from brio_core.cohorts.scan import Scan, Unusable, clean_scan
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
@@ -23,16 +23,16 @@ _MISSING_NUMBERS = (
 )  # fmt: skip
 
 
-class SeriesSource(ParticipantsSource):
+class SeriesReader(ParticipantsReader):
     """``participants.tsv`` and one file of frames by ROIs per subject.
 
     ``source.pattern`` may use ``{subject}`` and ``{site}``, for example
     ``series/{site}/{subject}.tsv``; ``source.variable`` names the array in .mat and .h5 files.
     """
 
-    def scan_path(self, row: dict) -> Path:
+    def scan_paths(self, row: dict) -> list[Path]:
         columns = self.dataset["columns"]
-        pattern = self.settings["pattern"]
+        pattern = self.source["pattern"]
         values = {role: row[columns[role]] for role in ("subject", "site")}
         for role, value in values.items():
             if f"{{{role}" not in pattern:
@@ -47,30 +47,15 @@ class SeriesSource(ParticipantsSource):
                 f"source.pattern of cohort {self.dataset['cohort']} is {pattern!r}, but may only "
                 f"use {{subject}} and {{site}} ({error})"
             ) from None
-        return self.inside(self.root, relative, f"the file of subject {values['subject']}")
+        return [self.inside(self.root, relative, f"the file of subject {values['subject']}")]
 
     def read(self, path: Path, tr: float | None) -> Scan:
-        return series_scan(path, self.settings.get("variable"))
+        return series_scan(path, self.source.get("variable"))
 
 
 def series_scan(path: Path, variable: str | None = None) -> Scan:
     """Read one file; frames with a non-finite value are dropped jointly over all ROIs."""
     return clean_scan(*read_series_file(path, variable))
-
-
-def clean_scan(values: np.ndarray, names: tuple[str, ...] = ()) -> Scan:
-    """Drop the frames that are not finite in every ROI, and set constant ROIs to zero.
-
-    A ROI without a single finite value is missing, and counts as constant: it must not cost the
-    frames of the others.
-    """
-    with np.errstate(over="ignore"):  # what single precision cannot hold is not finite
-        values = values.astype(np.float32)
-    values[:, ~np.isfinite(values).any(axis=0)] = 0
-    kept = values[finite_frames(values)]
-    constant = constant_columns(kept)
-    kept[:, constant] = 0
-    return Scan(kept, len(values), int(constant.sum()), names)
 
 
 def read_series_file(path: Path, variable: str | None = None) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.connectivity.reestimation import round_half_up
+from brio_core.connectivity.block_length import round_half_up
 from brio_core.evaluation.diagnostics.caches import GRAPHS_AT_ONCE, Reestimates, SharedFeatures
 from brio_core.evaluation.diagnostics.factors import (
     contrast_stability,

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from brio_core.methods.layers.site_classes import cell_statistics
+from brio_core.methods.brio.qualification import site_class_statistics
 
 
 def predictive_variation(
@@ -20,5 +20,5 @@ def predictive_variation(
     site, label : (N,) integers
         Sites counted from 0, each with both classes.
     """
-    statistics = cell_statistics(logits[..., None], site, label)
+    statistics = site_class_statistics(logits[..., None], site, label)
     return (statistics.variation / (statistics.scale + stabiliser)).mean()

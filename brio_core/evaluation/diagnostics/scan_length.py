@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from brio_core.connectivity.block_length import round_half_up
 from brio_core.connectivity.fisher_z import standardise
-from brio_core.connectivity.reestimation import reestimated_connectivity, round_half_up
+from brio_core.connectivity.reestimation import reestimated_connectivity
 
 POSITIONS = ("beginning", "middle", "end")
 

@@ -11,7 +11,7 @@ with itself, and an edge is drawn once for both; the high-pass filter is x minus
 neighbours, while the code's is minus their sum; the spread of edge logits is taken over subjects
 that have the edge; reconstruction aims at tanh of Fisher z off the diagonal, for tanh cannot reach
 beyond one. The edge network has one hidden layer and drops units for a whole graph at once
-(:mod:`layers.edge_scorers`). The virtual node of the reconstruction cancels in the
+(:mod:`layers.edge_scores`). The virtual node of the reconstruction cancels in the
 high-pass filter and is left out.
 """
 
@@ -21,12 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.fisher_z import without_diagonal
-from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.brainood.subject_sums import masked, tanh_errors
-from brio_core.methods.brainood.virtual_gin import VirtualGin
+from brio_core.methods.brainood.virtual_gin import VirtualGin, masked, tanh_errors
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import (
     bernoulli_divergence,
     concrete,
@@ -34,7 +32,7 @@ from brio_core.methods.layers.edge_masks import (
     logistic_noise,
     pair_variance,
 )
-from brio_core.methods.layers.edge_scorers import EdgeScorer
+from brio_core.methods.layers.edge_scores import EdgeScorer
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout, uniform
 
@@ -119,10 +117,7 @@ class BrainOod(GradientMethod):
         self.head = nn.Linear(s.hidden, 2)
 
     def features(self, inputs: Features) -> Features:
-        """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
-        edges = list_edges(mask, self.hyperparameters.density)
-        return {"nodes": inputs["fc"], **edges._asdict()}
+        return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:
         """The pooled nodes of a pass with every edge weighed by its chance to be drawn."""

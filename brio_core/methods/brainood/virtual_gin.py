@@ -7,8 +7,8 @@ nodes between the layers.
 import torch
 from torch import Tensor, nn
 
-from brio_core.methods.layers.fused import norm_dropout, norm_relu
-from brio_core.methods.layers.norms import NodeNorm
+from brio_core import kernels
+from brio_core.methods.layers.norms import NodeNorm, norm_relu
 
 
 class WideGin(nn.Module):
@@ -70,4 +70,22 @@ class VirtualGin(nn.Module):
         if self.virtual is not None:
             hidden = hidden + self.virtual
         hidden = self.second(hidden, second, looped)
-        return norm_dropout(hidden, self.second_norm, self.rate, key, stream + 1)
+        return norm_relu(hidden, self.second_norm, self.rate, key, stream + 1, relu=False)
+
+
+def masked(values: Tensor, mask: Tensor) -> Tensor:
+    """``values * mask`` for data (B, P, P), which get no gradient, and a mask (P, P)."""
+    if kernels.usable(values, "masked"):
+        from brio_core.kernels.subject_sums import Masked
+
+        return Masked.apply(mask, values)
+    return values * mask
+
+
+def tanh_errors(predicted: Tensor, wanted: Tensor) -> Tensor:
+    """Squared errors of tanh, (B, P, P) to sums over subjects (P, P); ``wanted`` is data."""
+    if kernels.usable(predicted, "tanh_errors"):
+        from brio_core.kernels.subject_sums import TanhErrors
+
+        return TanhErrors.apply(predicted, wanted)
+    return (predicted.tanh() - wanted.tanh()).square().sum(0)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.methods.layers.residual_norm import residual_norm
+from brio_core.methods.layers.norms import residual_norm
 from brio_core.methods.layers.transport import balanced_assignment
 
 

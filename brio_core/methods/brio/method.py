@@ -125,7 +125,7 @@ class Brio(GradientMethod):
     def features(self, inputs: Features) -> Features:
         """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
         fc = inputs["fc"]
-        if kernels.usable(fc):
+        if kernels.usable(fc, "signed"):
             from brio_core.kernels.signed import signed_features
 
             graph, descriptor = (one[0] for one in signed_features(fc, self.support[None]))

@@ -1,11 +1,10 @@
 """Task-calibrated re-estimation qualification: which factors may be aligned, and how strongly."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from brio_core.methods.layers.site_classes import cell_statistics
 
 VARIANTS = ("none", "RS", "TR", "SM", "SF", "QG")
 
@@ -54,6 +53,59 @@ class Qualification:
     """T (E, 2, J)."""
 
 
+class SiteClassStatistics(NamedTuple):
+    """E sites, 2 classes, J factors; leading batch dimensions of the input come first."""
+
+    mean: Tensor
+    """mu (E, 2, J)."""
+    variance: Tensor
+    """V_sub (E, 2, J)."""
+    site_contrast: Tensor
+    """Delta_e (E, J)."""
+    variation: Tensor
+    """D_re (E, 2, J)."""
+    scale: Tensor
+    """T (E, 2, J)."""
+
+
+def site_class_statistics(
+    contributions: Tensor, site: Tensor, label: Tensor, n_sites: int | None = None
+) -> SiteClassStatistics:
+    """Means, variances, contrasts, re-estimation variation and the scale that calibrates it.
+
+    Parameters
+    ----------
+    contributions : (..., N, K + 1, J)
+        Position 0 is the full scan.
+    site, label : (..., N)
+        Sites counted from 0 and classes 0, 1; a negative site marks padding.
+    n_sites : int, optional
+        E; read from ``site`` if not given, which waits for the device.
+    """
+    n_sites = int(site.max()) + 1 if n_sites is None else n_sites
+    full_scan, reestimated = contributions[..., 0, :], contributions[..., 1:, :]
+
+    # Sums over one-hot membership: deterministic, and no matrix product that TF32 would round.
+    group = torch.arange(2 * n_sites, device=site.device)
+    member = (site * 2 + label)[..., None] == group
+    member = member.to(contributions.dtype)[..., None]
+    count = member.sum(-3).clamp_min(1)
+
+    def site_class_mean(values: Tensor) -> Tensor:
+        return ((member * values[..., None, :]).sum(-3) / count).unflatten(-2, (n_sites, 2))
+
+    # Eq. factor_task_statistics
+    mean = site_class_mean(full_scan)
+    own_mean = (member * mean.flatten(-3, -2)[..., None, :, :]).sum(-2)
+    variance = site_class_mean((full_scan - own_mean).square())
+    site_contrast = mean[..., 1, :] - mean[..., 0, :]
+    # Eq. reestimation_variation, task_calibration_scale
+    changes = (reestimated - full_scan[..., None, :]).square().sum(-2)
+    variation = site_class_mean(changes / max(1, reestimated.shape[-2]))
+    scale = variance + site_contrast.square()[..., None, :] / 4
+    return SiteClassStatistics(mean, variance, site_contrast, variation, scale)
+
+
 def qualify(
     contributions: Tensor,
     site: Tensor,
@@ -81,7 +133,7 @@ def qualify(
     """
     if without not in VARIANTS:
         raise ValueError(f"without is one of {', '.join(VARIANTS)}, not {without!r}")
-    statistics = cell_statistics(contributions, site, label, n_sites)
+    statistics = site_class_statistics(contributions, site, label, n_sites)
     mean, variance, site_contrast, variation, scale = statistics
     n_sites = mean.shape[-3]
     # Eq. source_balanced_statistics

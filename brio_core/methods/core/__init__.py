@@ -1,4 +1,4 @@
-"""CORE, by our reading of its abstract: edges that sites agree on, as nodes of a line graph."""
+"""CORE, reimplemented from its abstract: edges that sites agree on, as nodes of a line graph."""
 
 from brio_core.methods.core.method import Core
 

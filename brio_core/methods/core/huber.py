@@ -66,8 +66,8 @@ def huber_regression(values: Tensor, design: Tensor, iterations: int = 10) -> tu
 
 def _median(magnitudes: Tensor) -> Tensor:
     """Of the last axis; a GPU finds the same numbers without sorting."""
-    if kernels.usable(magnitudes) and magnitudes.shape[-1] <= LONGEST_SAMPLE:
-        from brio_core.kernels.median import median
+    if magnitudes.shape[-1] <= LONGEST_SAMPLE and kernels.usable(magnitudes, "median"):
+        from brio_core.kernels.selection import median
 
         return median(magnitudes)
     return true_median(magnitudes, -1)

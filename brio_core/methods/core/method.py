@@ -1,4 +1,4 @@
-"""CORE: Wang et al., When Brain Networks Travel: Learning Beyond Site, 2026 (our reading).
+"""CORE: Wang et al., When Brain Networks Travel: Learning Beyond Site, 2026, reimplemented.
 
 Neither code nor full text is known to us: the abstract names the steps, the rest is our design.
 Edges whose diagnostic effect is reproduced at every training site, with age, sex and motion in the
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import normalised_adjacency
-from brio_core.methods.core.line_graph import line_graph
 from brio_core.methods.core.scaffold import Group, scaffold_statistics
 from brio_core.methods.core.sliding_windows import (
     N_DESCRIPTORS,
@@ -28,7 +27,7 @@ from brio_core.methods.core.sliding_windows import (
 )
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
-from brio_core.methods.layers.residual_norm import residual_norm
+from brio_core.methods.layers.norms import residual_norm
 from brio_core.methods.linear.method import mean_and_scale
 from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import TrainingScans
@@ -262,3 +261,10 @@ class Core(GradientMethod):
         closed = functional.logsigmoid(-logits) - functional.logsigmoid(-prior)
         divergence = gate * opened + (1 - gate) * closed
         return (divergence * self.kept[:, None]).sum() / (self.kept.sum() * logits.shape[1])
+
+
+def line_graph(first: Tensor, second: Tensor) -> Tensor:
+    """Which edges (first[k], second[k]) have an end in common, bool (K, K), none with itself."""
+    ends = torch.stack([first, second], -1)
+    shared = (ends[:, None, :, None] == ends[None, :, None, :]).flatten(-2).any(-1)
+    return shared & ~torch.eye(len(first), dtype=torch.bool, device=first.device)

@@ -18,12 +18,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.disco.entmax import entmax
-from brio_core.methods.disco.experts import ExpertGin, ExpertLinear, SlowLinear, side_by_side
+from brio_core.methods.disco.experts import (
+    ExpertGin,
+    ExpertLinear,
+    SlowLinear,
+    entmax,
+    side_by_side,
+)
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod
-from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
 from brio_core.methods.layers.edge_scores import edge_scores
 from brio_core.system.errors import BrioError
@@ -152,10 +156,7 @@ class Disco(GradientMethod):
         self.gate = Gate(s.gate_hidden, s.gate_learning_rate, s.alpha)
 
     def features(self, inputs: Features) -> Features:
-        """FC rows as node features, and lists of the edges of every subject's graph."""
-        mask = subject_graph(inputs["fc"], self.hyperparameters.density)
-        edges = list_edges(mask, self.hyperparameters.density)
-        return {"nodes": inputs["fc"], **edges._asdict()}
+        return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:
         """The experts' pooled nodes, mixed by the gate."""

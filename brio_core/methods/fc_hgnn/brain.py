@@ -7,13 +7,115 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.cohorts.stores import Rois
-from brio_core.connectivity.graphs import propagate
-from brio_core.methods.fc_hgnn.node_pooling import LocalGlobalPooling
+from brio_core.connectivity.graphs import inverse_root, propagate
 from brio_core.system.randomness import dropout
 
 LEFT, RIGHT, MIDLINE = range(3)
 # Random streams that the encoder uses, counted from 0.
 STREAMS = 4
+
+
+class DenseChebyshev(nn.Linear):
+    """``sum_k T_k(L) X W_k + b`` with ``L = -D^-1/2 A D^-1/2``.
+
+    That is the normalised Laplacian scaled to [-1, 1] by its bound of 2. D has no self-loops, and
+    a node without edges has zeros in L.
+    """
+
+    def __init__(self, before: int, after: int, terms: int = 3) -> None:
+        super().__init__(terms * before, after)
+        self.terms = terms
+        for block in self.weight.data.chunk(terms, 1):
+            nn.init.xavier_uniform_(block)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
+        """Nodes (..., P, d) on graphs of ones and zeros (..., P, P)."""
+        scale = inverse_root(adjacency.sum(-1, keepdim=True))
+        # T_0, T_1, and T_k = 2 L T_k-1 - T_k-2; scaling the narrow side spares a second matrix.
+        terms = [hidden]
+        while len(terms) < self.terms:
+            shifted = -scale * (adjacency @ (scale * terms[-1]))
+            terms.append(shifted if len(terms) == 1 else 2 * shifted - terms[-2])
+        return super().forward(torch.cat(terms, -1))
+
+
+class NodeScore(nn.Module):
+    """``tanh(X w_own + A X w_heard + b)``, the score of SAGPooling (Lee et al., 2019)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.own = nn.Linear(width, 1, bias=False)
+        self.heard = nn.Linear(width, 1)
+
+    def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
+        """Scores (..., P) of nodes (..., P, d)."""
+        # Projected first, so that one column and not d of them meets the graph.
+        heard = adjacency @ (hidden @ self.heard.weight.T)
+        return torch.tanh(self.own(hidden) + heard + self.heard.bias).squeeze(-1)
+
+
+class LocalGlobalPooling(nn.Module):
+    """FC-HGNN's two channels: nodes that score high, each joined by the clusters it belongs to.
+
+    ``H_kept * s + S_kept (S' H)`` with S a softmax of a Chebyshev convolution.
+    """
+
+    def __init__(self, width: int, kept: int, clusters: int) -> None:
+        super().__init__()
+        self.kept = kept
+        self.score = NodeScore(width)
+        self.assign = DenseChebyshev(width, clusters)
+
+    def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
+        """Nodes (B, P, d) to the kept ones (B, n, d), in their order."""
+        score = self.score(hidden, adjacency)
+        assignment = self.assign(hidden, adjacency).softmax(-1)
+        coarse = assignment.mT @ hidden
+        pooled = hidden * score[..., None] + assignment @ coarse
+        return take_nodes(pooled, *highest(score.detach(), self.kept))
+
+
+def highest(score: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` highest of scores (..., P), in ascending order of nodes; ties to the first.
+
+    Returns
+    -------
+    index (..., count) of these nodes, and of every node its place (..., P) among them; a node that
+    is left out has the place ``count``.
+    """
+    order = score.sort(dim=-1, descending=True, stable=True).indices
+    left_out = order.sort(-1).indices >= count
+    index = left_out.byte().sort(dim=-1, stable=True).indices[..., :count]
+    return index, torch.where(left_out, count, (~left_out).cumsum(-1) - 1)
+
+
+def take_nodes(values: Tensor, index: Tensor, place: Tensor) -> Tensor:
+    """Rows ``index`` of (..., P, d), where ``place`` is the way back (see :func:`highest`)."""
+    return _Take.apply(values, index, place)
+
+
+def _rows(values: Tensor, index: Tensor) -> Tensor:
+    return values.gather(-2, index[..., None].expand(*index.shape, values.shape[-1]))
+
+
+class _Take(torch.autograd.Function):
+    """Its derivative is a read as well, so nothing is added by atomics."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(values, index, place):
+        return _rows(values, index)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx, grad):
+        (place,) = ctx.saved_tensors
+        return _rows(functional.pad(grad, (0, 0, 0, 1)), place), None, None
 
 
 def hemispheres(rois: Rois) -> Tensor:

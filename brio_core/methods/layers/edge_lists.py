@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from brio_core import kernels
-from brio_core.connectivity.graphs import neighbours_per_roi
+from brio_core.connectivity.graphs import neighbours_per_roi, subject_graph
 
 
 class EdgeLists(NamedTuple):
@@ -59,8 +59,8 @@ class EdgeLists(NamedTuple):
 
     def spread(self, values: Tensor) -> Tensor:
         """Undirected values (..., B, E) as symmetric matrices (..., B, P, P), zero elsewhere."""
-        if kernels.usable(values):
-            from brio_core.kernels.edge_spread import Spread
+        if kernels.usable(values, "edge_spread"):
+            from brio_core.kernels.edge_graphs import Spread
 
             return self._square(Spread.apply(values, self.pairs, self.slots))
         return self._square(_Spread.apply(values, self.pairs, self.slots))
@@ -86,6 +86,11 @@ def list_edges(mask: Tensor, density: float) -> EdgeLists:
     order = torch.where(pairs > 0, pairs, nowhere).argsort(-1)
     starts = functional.pad(mask.sum(-1).cumsum(-1), (1, 0))
     return EdgeLists(pairs, slots.int(), order.int(), starts.int())
+
+
+def listed_features(fc: Tensor, density: float) -> dict[str, Tensor]:
+    """FC rows as node features, and lists of the edges of every subject's graph."""
+    return {"nodes": fc, **list_edges(subject_graph(fc, density), density)._asdict()}
 
 
 def _gather(values: Tensor, index: Tensor) -> Tensor:

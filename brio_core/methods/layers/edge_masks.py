@@ -56,8 +56,8 @@ def drawn_graphs(
     name for each of them, a fused kernel adds up their gradients at the edges alone.
     """
     square = (edges.n_rois, edges.n_rois)
-    if kernels.usable(rate):
-        from brio_core.kernels.edge_draws import DrawnGraphs
+    if kernels.usable(rate, "edge_draws"):
+        from brio_core.kernels.edge_graphs import DrawnGraphs
 
         fixed = (rate, edges.pairs, edges.slots, fold_in(key, stream + 1))
         drawn = [DrawnGraphs.apply(*fixed, number) for number in range(count)]
@@ -75,7 +75,7 @@ def pair_variance(
     ``skip`` counts the graphs that have the edge; with ``zero`` the value of an absent edge is
     zero, and all graphs count. ``mask`` is ``edges.mask``.
     """
-    if kernels.usable(values):
+    if kernels.usable(values, "edge_variance"):
         from brio_core.kernels.edge_variance import EdgeVariance
 
         lists = (edges.pairs, edges.slots)
@@ -107,7 +107,7 @@ def binary_masks(
     that would be drawn in more than half of the cases.
     """
     gumbel = noise == "gumbel"
-    if key is not None and kernels.usable(scores):
+    if key is not None and kernels.usable(scores, "binary_masks"):
         from brio_core.kernels.binary_masks import BinaryMasks
 
         # The place that ``randomness.uniform`` looks up for this stream.

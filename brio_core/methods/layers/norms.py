@@ -1,10 +1,11 @@
-"""Normalisation of node features."""
+"""Normalisation of node features, with what follows it in a layer; a GPU does it in one kernel."""
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from brio_core import kernels
-from brio_core.methods.layers.fused import remember
+from brio_core.system.randomness import dropout, fold_in
 
 
 class NodeNorm(nn.BatchNorm1d):
@@ -32,41 +33,48 @@ class MaskedNorm(nn.BatchNorm1d):
         return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
 
 
-class SiteNorm(nn.BatchNorm1d):
-    """BatchNorm of (S, ..., d) that takes every site for a batch of its own.
+def remember(norm: nn.Module, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
+    """Update running statistics in place, as BatchNorm does."""
+    unbiased = variance.detach() * (count / (count - 1))
+    for running, value in ((norm.running_mean, mean.detach()), (norm.running_var, unbiased)):
+        running.mul_(1 - norm.momentum).add_(norm.momentum * value)
+    if getattr(norm, "num_batches_tracked", None) is not None:
+        norm.num_batches_tracked.add_(1)
 
-    Running statistics are those that the sites would leave if they came one after another.
+
+def norm_relu(
+    values: Tensor,
+    norm: nn.Module,
+    rate: float = 0.0,
+    key: Tensor | None = None,
+    stream: int = 0,
+    relu: bool = True,
+) -> Tensor:
+    """``dropout(relu(norm(values)))``, or without the ReLU; no dropout without a key.
+
+    ``norm`` is a BatchNorm over all but the last axis of values (..., d), with the names that
+    ``nn.BatchNorm1d`` has; its weight (*K, d) may have axes of experts, which lead the values.
     """
+    if norm.training and kernels.usable(values, "norm_relu"):
+        from brio_core.kernels.node_layers import NormRelu
 
-    def forward(self, values: Tensor) -> Tensor:
-        if not self.training:
-            return super().forward(values.flatten(0, -2)).view_as(values)
-        normed, mean, variance = self._normed(values)
-        count = values[0].numel() // values.shape[-1]
-        remember_in_turn(self.running_mean, mean, self.momentum)
-        remember_in_turn(self.running_var, variance * (count / (count - 1)), self.momentum)
-        self.num_batches_tracked.add_(len(values))
-        return normed
-
-    def _normed(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The result, and mean and variance (S, d) of every site."""
-        if kernels.usable(values):
-            from brio_core.kernels.norm_relu import NormRelu
-
-            weight, bias = (part.expand(len(values), -1) for part in (self.weight, self.bias))
-            no_dropout = (values.new_zeros((), dtype=torch.int64), 0.0)
-            return NormRelu.apply(values, weight, bias, *no_dropout, self.eps, False)
-        axes = tuple(range(1, values.ndim - 1))
-        mean = values.mean(axes, keepdim=True)
-        centred = values - mean
-        variance = centred.square().mean(axes, keepdim=True)
-        normed = centred * (variance + self.eps).rsqrt() * self.weight + self.bias
-        return normed, mean.flatten(0, -2), variance.flatten(0, -2)
+        # The place that ``randomness.uniform`` looks up for this stream.
+        seed = values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
+        options = (rate if key is not None else 0.0, norm.eps, relu)
+        out, mean, variance = NormRelu.apply(values, norm.weight, norm.bias, seed, *options)
+        remember(norm, mean, variance, values.numel() // mean.numel())
+        return out
+    normed = norm(values).relu() if relu else norm(values)
+    return normed if key is None else dropout(normed, rate, key, stream)
 
 
-def remember_in_turn(running: Tensor, statistics: Tensor, momentum: float) -> None:
-    """Update a running statistic (d,) in place with those of sites (S, d), the last one last."""
-    turns = torch.arange(len(statistics) - 1, -1, -1, device=running.device)
-    weights = momentum * (1 - momentum) ** turns
-    latest = (weights[:, None] * statistics.detach()).sum(0)
-    running.mul_((1 - momentum) ** len(statistics)).add_(latest)
+def residual_norm(hidden: Tensor, own: Tensor, received: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """``norm(hidden + GELU(own + received))``; one kernel where the width is a power of two."""
+    width = hidden.shape[-1]
+    if width & (width - 1) == 0 and kernels.usable(hidden, "residual_norm"):
+        from brio_core.kernels.residual_norm import ResidualNorm
+
+        # Under bfloat16 products come in half the bytes, the residual stream does not.
+        own, received = own.to(hidden.dtype), received.to(hidden.dtype)
+        return ResidualNorm.apply(hidden, own, received, norm.weight, norm.bias, norm.eps)
+    return norm(hidden + functional.gelu(own + received))

@@ -11,14 +11,53 @@ import torch
 from torch import Tensor, nn
 
 from brio_core import kernels
-from brio_core.methods.layers.norms import remember_in_turn
-from brio_core.methods.layers.toeplitz import shifted
+from brio_core.methods.layers.series import shifted
 
 
 def window_moments(gram: Tensor, width: int, stride: int) -> Tensor:
     """Second moments (..., w, w) of windows, averaged over their places, from (..., T, T)."""
     blocks = gram.unfold(-2, width, stride).unfold(-2, width, stride)
     return blocks.diagonal(dim1=-4, dim2=-3).mean(-1)
+
+
+class SiteNorm(nn.BatchNorm1d):
+    """BatchNorm of (S, ..., d) that takes every site for a batch of its own.
+
+    Running statistics are those that the sites would leave if they came one after another.
+    """
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(values.flatten(0, -2)).view_as(values)
+        normed, mean, variance = self._normed(values)
+        count = values[0].numel() // values.shape[-1]
+        remember_in_turn(self.running_mean, mean, self.momentum)
+        remember_in_turn(self.running_var, variance * (count / (count - 1)), self.momentum)
+        self.num_batches_tracked.add_(len(values))
+        return normed
+
+    def _normed(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The result, and mean and variance (S, d) of every site."""
+        if kernels.usable(values, "norm_relu"):
+            from brio_core.kernels.node_layers import NormRelu
+
+            weight, bias = (part.expand(len(values), -1) for part in (self.weight, self.bias))
+            no_dropout = (values.new_zeros((), dtype=torch.int64), 0.0)
+            return NormRelu.apply(values, weight, bias, *no_dropout, self.eps, False)
+        axes = tuple(range(1, values.ndim - 1))
+        mean = values.mean(axes, keepdim=True)
+        centred = values - mean
+        variance = centred.square().mean(axes, keepdim=True)
+        normed = centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+        return normed, mean.flatten(0, -2), variance.flatten(0, -2)
+
+
+def remember_in_turn(running: Tensor, statistics: Tensor, momentum: float) -> None:
+    """Update a running statistic (d,) in place with those of sites (S, d), the last one last."""
+    turns = torch.arange(len(statistics) - 1, -1, -1, device=running.device)
+    weights = momentum * (1 - momentum) ** turns
+    latest = (weights[:, None] * statistics.detach()).sum(0)
+    running.mul_((1 - momentum) ** len(statistics)).add_(latest)
 
 
 class KernelNorm(nn.Module):
@@ -106,7 +145,7 @@ class LinearConvolutions(nn.Module):
 
     def _pool(self, responses: Tensor, lengths: Tensor) -> Tensor:
         """Largest response in every bin of the first ``lengths`` (S, n) places."""
-        if self.training and kernels.usable(responses):
+        if self.training and kernels.usable(responses, "bin_max"):
             from brio_core.kernels.bin_max import BinMax
 
             return BinMax.apply(responses, self.bins)[0]

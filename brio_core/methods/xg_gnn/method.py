@@ -21,17 +21,22 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 from torch.nn import functional
 
-from brio_core import kernels
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.methods.hyperparameters import EpisodeHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.mixup import draw_blend, mix
-from brio_core.methods.layers.norms import SiteNorm
-from brio_core.methods.layers.windows import mirrored_window, standardised
+from brio_core.methods.layers.series import mirrored_window, standardised
 from brio_core.methods.train_view import TrainView
-from brio_core.methods.xg_gnn.explanations import class_difference, disagreement, sparsity
-from brio_core.methods.xg_gnn.inner_adam import PREFIX, adam_step, add_moments
-from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions
+from brio_core.methods.xg_gnn.learnt_graphs import (
+    Constructor,
+    Propagation,
+    RegionLinear,
+    absolute_sums,
+    class_difference,
+    disagreement,
+    sparsity,
+)
+from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions, SiteNorm
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout, fold_in
 
@@ -39,6 +44,10 @@ INNER, OUTER = "inner", "outer"
 # Of the 13 training sites that the authors have, 6 are inner ones.
 INNER_SHARE = 6 / 13
 SLOPE = 0.2
+# Moments of the inner Adam step are buffers, so they stay with the fold's state.
+PREFIX = "inner_adam_"
+_MEAN, _SQUARE, _STEPS = PREFIX + "mean", PREFIX + "square", PREFIX + "steps"
+_BETAS, _EPS = (0.9, 0.999), 1e-8
 
 
 @dataclass(frozen=True)
@@ -68,65 +77,6 @@ class XgGnnHyperparameters(EpisodeHyperparameters):
         """How many rows of a batch belong to its inner sites, which come first."""
         sites = rows // self.subjects_per_site
         return max(1, round(INNER_SHARE * sites)) * self.subjects_per_site
-
-
-class RegionLinear(nn.Linear):
-    """A narrow linear layer of regions (..., P, d) whose gradient is summed scan by scan first.
-
-    One product over the regions of all scans would leave most of a GPU idle.
-    """
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        out = hidden @ self.weight.T.expand(*hidden.shape[:-2], -1, -1)
-        return out if self.bias is None else out + self.bias
-
-
-class Constructor(nn.Module):
-    """Self-attention of tokens (..., P, d); the learnt graph is M = A A^T of its output A.
-
-    Scores are scaled by the full width. Without biases: one of the keys would learn nothing.
-    """
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query = RegionLinear(width, width, bias=False)
-        self.sent = RegionLinear(width, width, bias=False)
-        self.value = RegionLinear(width, width, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        projected = [layer(tokens) for layer in (self.query, self.sent, self.value)]
-        scale = tokens.shape[-1] ** -0.5
-        if kernels.usable(tokens):
-            from brio_core.kernels.narrow_attention import NarrowAttention
-
-            return NarrowAttention.apply(*projected, self.heads, scale)
-        query, sent, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in projected
-        )
-        attention = (query * scale @ sent.mT).softmax(-1)
-        return (attention @ value).transpose(-2, -3).flatten(-2)
-
-
-def absolute_sums(factor: Tensor) -> Tensor:
-    """Row sums (..., P) of the entries' magnitudes of the graph A A^T, from A (..., P, k)."""
-    if kernels.usable(factor):
-        from brio_core.kernels.absolute_sums import AbsoluteSums
-
-        return AbsoluteSums.apply(factor)
-    return (factor @ factor.mT).abs().sum(-1)
-
-
-class Propagation(nn.Linear):
-    """``D^-1 M X W^T + b`` with the graph M = A B^T in factors (..., P, k).
-
-    With few columns in the factors, all products are narrow, and so is what D divides. It holds
-    the rows' absolute sums: entries of M may be negative, so plain sums could vanish.
-    """
-
-    def forward(self, hidden: Tensor, left: Tensor, right: Tensor, sums: Tensor) -> Tensor:
-        heard = (left / (sums[..., None] + 1e-6)) @ ((right.mT @ hidden) @ self.weight.T)
-        return heard if self.bias is None else heard + self.bias
 
 
 def perceptron(*widths: int, linear: type[nn.Linear] = nn.Linear) -> nn.Sequential:
@@ -300,3 +250,32 @@ def _rows(batch: Batch, rows: slice) -> Batch:
         batch.site[rows],
         batch.key,
     )
+
+
+def add_moments(module: nn.Module) -> None:
+    """Give a module the moments of all its parameters, as one vector each."""
+    count = sum(parameter.numel() for parameter in module.parameters())
+    module.register_buffer(_MEAN, torch.zeros(count))
+    module.register_buffer(_SQUARE, torch.zeros(count))
+    module.register_buffer(_STEPS, torch.zeros(()))
+
+
+def adam_step(
+    weights: dict[str, Tensor],
+    gradients: dict[str, Tensor],
+    buffers: dict[str, Tensor],
+    rate: float,
+    decay: float,
+) -> dict[str, Tensor]:
+    """Weights after one step of Adam (weight decay as part of the gradient); moments change."""
+    flat = torch.cat([weight.flatten() for weight in weights.values()])
+    slope = torch.cat([gradients[name].flatten() for name in weights]) + decay * flat
+    mean, square, steps = buffers[_MEAN], buffers[_SQUARE], buffers[_STEPS]
+    mean.mul_(_BETAS[0]).add_((1 - _BETAS[0]) * slope)
+    square.mul_(_BETAS[1]).add_((1 - _BETAS[1]) * slope.square())
+    steps.add_(1)
+    first, second = mean / (1 - _BETAS[0] ** steps), square / (1 - _BETAS[1] ** steps)
+    moved = flat - rate * first / (second.sqrt() + _EPS)
+    parts = moved.split([weight.numel() for weight in weights.values()])
+    # Copies begin at addresses that fast matrix products like.
+    return {name: part.view_as(weights[name]).clone() for name, part in zip(weights, parts)}

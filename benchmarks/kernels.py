@@ -1,0 +1,195 @@
+"""Every method with and without the fused kernels, and without each kernel alone.
+
+python benchmarks/kernels.py --device cuda
+python benchmarks/kernels.py --device cuda --methods gat gsat --kernel attention
+
+An epoch is its steps alone: no validation, no refreshes, no checkpoints. What comes before the
+steps is timed beside it: making the folds' models and features, and one refresh. A kernel that only
+works there is judged by that time. On a CPU no kernel runs, and both columns say the same.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import NamedTuple
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--methods", nargs="*", help="default: all that are trained by gradients")
+    parser.add_argument("--kernel", nargs="*", help="turn off these alone (default: every one)")
+    parser.add_argument("--rois", type=int, default=200)
+    parser.add_argument("--subjects", type=int, default=1000)
+    parser.add_argument("--sites", type=int, default=20, help="as many folds are stacked")
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+ARGUMENTS = parse()
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import pandas as pd  # noqa: E402
+import torch  # noqa: E402
+from common import Size, common_settings, machine, make_cohort, seconds, table, wait  # noqa: E402
+
+from brio_core import kernels  # noqa: E402
+from brio_core.cohorts.splits import make_split  # noqa: E402
+from brio_core.methods import registry  # noqa: E402
+from brio_core.methods.interface import GradientMethod  # noqa: E402
+from brio_core.system.devices import make_deterministic  # noqa: E402
+from brio_core.training.data import TrainingData, read_folds  # noqa: E402
+from brio_core.training.gradient import GradientFit  # noqa: E402
+from brio_core.training.problem import Problem, Trial  # noqa: E402
+
+# A kernel that gives less is not worth its lines.
+LEAST_GAIN = 1.5
+
+
+class Steps(GradientFit):
+    """Folds that are trained without being validated."""
+
+    def refresh(self) -> None:
+        """What the method does before the first step after its warm-up."""
+        first = getattr(self.hyperparameters, "warmup_epochs", 0) * self.batches.per_epoch
+        given = (self.stack, self.scans, self.hyperparameters)
+        self.method.before_step(*given, first, self.batches.per_epoch)
+
+    def steps(self) -> None:
+        """One epoch with the loss that training ends with."""
+        phase = self.method.phase(self.hyperparameters, self.hyperparameters.epochs)
+        for _ in range(self.batches.per_epoch):
+            self._replay(phase, partial(self._step, phase))
+
+
+class Measured(NamedTuple):
+    """Seconds before the steps, those of an epoch of steps, and the kernels used in either."""
+
+    before: float
+    epoch: float
+    kernels_before: set[str]
+    kernels_in_steps: set[str]
+
+
+def make_problem(name: str) -> Problem:
+    """All folds of a made-up cohort, with the shipped hyperparameters of a method."""
+    size = Size(ARGUMENTS.subjects, ARGUMENTS.sites, ARGUMENTS.rois)
+    cohort, label = make_cohort(size)
+    people = {"subject": cohort.subjects, "site": cohort.site, "label": label, "group": "n/a"}
+    split = make_split(pd.DataFrame(people), cohort.name, "loso", 0)
+    lengths = {
+        "split_checksum": split["checksum"],
+        "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
+    }
+    folds = read_folds(cohort, split, lengths)
+    method = registry.find(name)
+    known = method.Hyperparameters.of(common_settings(name), name)
+    data = TrainingData(cohort, split, folds, torch.device(ARGUMENTS.device))
+    return Problem(data, Trial(method, known, name, 0))
+
+
+def measure(name: str) -> Measured:
+    """Time a method with the kernels that are turned on."""
+    problem = make_problem(name)
+    make_deterministic(problem.data.device, problem.trial.hyperparameters.precision)
+
+    def make() -> Steps:
+        fit = Steps(problem, problem.data.folds, problem.data.memory_budget)
+        fit.refresh()
+        wait(ARGUMENTS.device)
+        return fit
+
+    # The first time compiles, and is not counted.
+    with kernels.recorded() as before:
+        make()
+    free_memory()
+    begun = time.perf_counter()
+    fit = make()
+    elapsed = time.perf_counter() - begun
+    with kernels.recorded() as in_steps:
+        # A step is warmed up, captured and then replayed, however few of them an epoch has.
+        for _ in range(3):
+            fit.steps()
+    return Measured(elapsed, seconds(fit.steps, ARGUMENTS.device), before, in_steps)
+
+
+def free_memory() -> None:
+    """Give back what folds have held: they and their captured graphs name each other."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def tried(name: str, switches: AbstractContextManager) -> Measured | str:
+    """What was measured, or one line on what went wrong."""
+    try:
+        with switches:
+            return measure(name)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0][:120]
+    finally:
+        free_memory()
+
+
+def gain(slow: float, fast: float) -> str:
+    return f"{slow / fast:.2f}"
+
+
+def compare(name: str, fused: Measured | str, plain: Measured | str) -> tuple[str, ...]:
+    """A row of the first table; what failed says why."""
+    if isinstance(fused, str):
+        return name, fused, "", "", "", "", ""
+    before, epoch = f"{fused.before:.2f}", f"{1e3 * fused.epoch:.1f}"
+    if isinstance(plain, str):
+        return name, before, plain, "", epoch, "", ""
+    slower = gain(plain.before, fused.before), gain(plain.epoch, fused.epoch)
+    numbers = f"{plain.before:.2f}", f"{1e3 * plain.epoch:.1f}"
+    return name, before, numbers[0], slower[0], epoch, numbers[1], slower[1]
+
+
+def single_rows(name: str, fused: Measured) -> list[tuple]:
+    """Rows of the second table: the method without each of its kernels alone."""
+    rows = []
+    for kernel in sorted(fused.kernels_before | fused.kernels_in_steps):
+        if ARGUMENTS.kernel and kernel not in ARGUMENTS.kernel:
+            continue
+        plain = tried(name, kernels.without(kernel))
+        if isinstance(plain, str):
+            rows.append((name, kernel, plain, "", "", "", ""))
+            continue
+        in_steps = kernel in fused.kernels_in_steps
+        fast, slow = (fused.epoch, plain.epoch) if in_steps else (fused.before, plain.before)
+        verdict = "" if slow >= LEAST_GAIN * fast else f"below {LEAST_GAIN}"
+        where = "steps" if in_steps else "before"
+        numbers = (f"{1e3 * fast:.1f}", f"{1e3 * slow:.1f}", gain(slow, fast))
+        rows.append((name, kernel, where, *numbers, verdict))
+    return rows
+
+
+def main() -> None:
+    torch.set_num_threads(ARGUMENTS.threads)
+    size = f"{ARGUMENTS.subjects} subjects, {ARGUMENTS.sites} sites, {ARGUMENTS.rois} ROIs"
+    print(f"{machine(ARGUMENTS.device)}; {size}, {ARGUMENTS.sites} folds at once\n", flush=True)
+    trained = [m for m in registry.names() if issubclass(registry.find(m), GradientMethod)]
+    rows, singles = [], []
+    for name in ARGUMENTS.methods or trained:
+        fused, plain = tried(name, nullcontext()), tried(name, kernels.without())
+        rows.append(compare(name, fused, plain))
+        print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+        if isinstance(fused, Measured):
+            singles += single_rows(name, fused)
+    before = ("s before the steps", "without kernels", "times")
+    epoch = ("ms per epoch", "without kernels", "times")
+    print(table(("method", *before, *epoch), rows))
+    print("\nEach kernel turned off alone:\n")
+    print(table(("method", "kernel", "where", "ms", "ms without it", "times", ""), singles))
+
+
+if __name__ == "__main__":
+    main()

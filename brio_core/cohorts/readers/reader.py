@@ -1,0 +1,219 @@
+"""What every kind of source has in common, and which reader belongs to which kind."""
+
+import os
+from dataclasses import replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+
+from brio_core.cohorts.atlases.regions import Regions, known_hemispheres
+from brio_core.cohorts.scan import Scan, Unusable, join_runs
+from brio_core.cohorts.stores import Rois
+from brio_core.system.errors import BrioError
+
+# A new kind is one module and one line. Modules are named and not imported, because nilearn is slow
+# to import and only some kinds need it.
+KINDS = {
+    "bids": ("brio_core.cohorts.readers.bids", "BidsReader"),
+    "dpabi": ("brio_core.cohorts.readers.dpabi", "DpabiReader"),
+    "pcp": ("brio_core.cohorts.readers.pcp", "PcpReader"),
+    "series": ("brio_core.cohorts.readers.series", "SeriesReader"),
+}
+
+
+def open_reader(dataset: dict, data_dir: str | Path) -> "Reader":
+    """The reader of the source that a dataset's YAML describes."""
+    kind = dataset["source"]["kind"]
+    if kind not in KINDS:
+        raise BrioError(
+            f"cohort {dataset['cohort']} has the unknown source kind {kind!r}; "
+            f"choose one of {', '.join(KINDS)}"
+        )
+    module, name = KINDS[kind]
+    reader = getattr(import_module(module), name)(dataset, data_dir)
+    reader.need(reader.root)
+    return reader
+
+
+class Reader:
+    """Reads a folder of scans and the table that describes them.
+
+    A kind of source defines :attr:`table_path`, :meth:`table`, :meth:`scan_paths` and
+    :meth:`read`; the rest is for those whose files tell more.
+
+    Parameters
+    ----------
+    dataset : dict
+        The mapping of the dataset's YAML file; its section ``source`` is :attr:`source`.
+    data_dir : path
+        Where all cohorts lie; the cohort's own folder below it is ``source.folder``.
+    """
+
+    def __init__(self, dataset: dict, data_dir: str | Path):
+        self.dataset = dataset
+        self.source = dataset["source"]
+        self.data_dir = Path(data_dir)
+        self.root = self.inside(self.data_dir, self.source["folder"], "source.folder")
+
+    @property
+    def table_path(self) -> Path:
+        """The table with one row per candidate subject."""
+        raise NotImplementedError
+
+    def table(self):
+        """The rows of :attr:`table_path` as text, one per candidate subject."""
+        raise NotImplementedError
+
+    def scan_paths(self, row: dict) -> list[Path]:
+        """The file of one row of :meth:`table`, or the runs that are joined to its scan.
+
+        Raises :class:`Unusable` if there can be none.
+        """
+        raise NotImplementedError
+
+    def read(self, path: Path, tr: float | None) -> Scan:
+        """Read and clean one scan; raises :class:`Unusable` if that is impossible."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise if something that all scans need is wrong."""
+        _ = self.regions, self._hemispheres
+
+    def mean_fd(self, path: Path) -> float | None:
+        """Mean framewise displacement in mm, where the scan's own files tell."""
+        return None
+
+    def repetition_time(self, path: Path) -> float | None:
+        """Seconds between frames, where the scan's own files tell."""
+        return None
+
+    @property
+    def units(self) -> str:
+        """The units of the series."""
+        return "as in the files of the source"
+
+    def provenance(self) -> dict:
+        """What the series depend on beside the dataset's YAML."""
+        return {} if self.atlas is None else {"atlas_sha256": self.atlas.checksum}
+
+    def read_runs(self, paths: list[Path], tr: float | None) -> Scan:
+        """The joined runs of a scan; unusable ones are left out as long as one is left."""
+        if len(paths) == 1:
+            return self.read(paths[0], tr)
+        scans, problems = [], []
+        for path in paths:
+            try:
+                scans.append(self.read(path, tr))
+            except Unusable as unusable:
+                problems.append(unusable)
+        if not scans:
+            raise problems[0]
+        if any(scan.series.shape[1] != scans[0].series.shape[1] for scan in scans):
+            raise Unusable("runs do not fit together: they have different numbers of ROIs")
+        left_out = f"; left out: {'; '.join(map(str, problems))}" if problems else ""
+        return join_runs(scans, f"{len(scans)} of {len(paths)} runs joined{left_out}")
+
+    @property
+    def atlas_image(self) -> tuple[dict, str] | None:
+        """Which atlas image the dataset names, if any, and the key that names it."""
+        rois = self.dataset["rois"]
+        if "atlas" in rois:
+            if "image" in rois or "labels" in rois:
+                raise BrioError(
+                    f"rois of cohort {self.dataset['cohort']} has an atlas that is fetched beside "
+                    "an image or labels; keep one of them"
+                )
+            return rois["atlas"], "rois.atlas"
+        return (rois, "rois") if "image" in rois else None
+
+    @cached_property
+    def atlas(self):
+        """The image of :attr:`atlas_image`, with its names."""
+        if self.atlas_image is None:
+            return None
+        from brio_core.cohorts.atlases.atlas import fetch_atlas, read_atlas
+
+        (named, key), expected = self.atlas_image, self.dataset["rois"]["expected"]
+        if "fetch" in named:
+            return fetch_atlas(named, self.data_dir / "atlases", expected, key)
+        image = self._atlas_file(named["image"], f"{key}.image")
+        table = next((name for name in ("names", "labels") if name in named), None)
+        names = table and self._atlas_file(named[table], f"{key}.{table}")
+        return read_atlas(image, names, expected)
+
+    def _atlas_file(self, name: str, key: str) -> Path:
+        path = self.inside(self.root, name, key)
+        if not path.is_file():
+            raise BrioError(
+                f"{path} does not exist, which {key} of cohort {self.dataset['cohort']} names; put "
+                "the file of the atlas there, or correct the key"
+            )
+        return path
+
+    @cached_property
+    def regions(self) -> Regions | None:
+        """What the dataset tells about the regions beside their number."""
+        rois = self.dataset["rois"]
+        if self.atlas is not None:
+            return self.atlas.regions
+        if "labels" not in rois:
+            return None
+        from brio_core.cohorts.atlases.labels import read_labels
+
+        found = read_labels(self._atlas_file(rois["labels"], "rois.labels"))
+        found.require(rois["expected"])
+        return found
+
+    @property
+    def _hemispheres(self) -> tuple[str, ...] | None:
+        """Those of ``rois.hemispheres``."""
+        rois = self.dataset["rois"]
+        if "hemispheres" not in rois:
+            return None
+        return known_hemispheres(rois["hemispheres"], rois["expected"])
+
+    def rois(self, names: tuple[str, ...]) -> Rois:
+        """The regions of the series, given the names that the scans themselves carry."""
+        if self.regions is None:
+            expected = self.dataset["rois"]["expected"]
+            rois = Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
+        else:
+            rois = self.regions.of_series(names).rois()
+        if self._hemispheres and not {"L", "R"} & set(rois.hemispheres):
+            return replace(rois, hemispheres=self._hemispheres)
+        return rois
+
+    def need(self, path: Path) -> Path:
+        """``path`` if it exists, else an error that says how to get the cohort's data."""
+        if not path.exists():
+            raise self.missing(f"{path} does not exist")
+        return path
+
+    def missing(self, what: str) -> BrioError:
+        """The error for a cohort whose data are not there."""
+        advice = self.dataset.get("how_to_get", "see config/README.md").strip()
+        return BrioError(
+            f"the data of cohort {self.dataset['cohort']} are missing: {what}; {advice}"
+        )
+
+    def file_name_part(self, value: str, role: str) -> str:
+        """``value`` if it can be part of the name of a file, and of nothing but a name."""
+        if value in (".", "..") or set(value) & set("/\\;\0") or len(value) > 200:
+            raise BrioError(
+                f"{self.table_path} has the {role} {value[:200]!r}, which cannot be part of a file "
+                "name; use letters, digits, '-' and '_'"
+            )
+        return value
+
+    def inside(self, folder: Path, relative: str, origin: str) -> Path:
+        """``folder / relative``, refusing paths that lead out of the folder.
+
+        The test is on the text and not on resolved links, because data folders are often links.
+        """
+        path = os.path.normpath(relative)
+        if os.path.isabs(path) or path.split(os.sep)[0] == os.pardir:
+            raise BrioError(
+                f"{origin} of cohort {self.dataset['cohort']} leads to {relative!r}, outside "
+                f"{folder}; use a path relative to that folder"
+            )
+        return folder / path

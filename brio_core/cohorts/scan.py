@@ -1,0 +1,68 @@
+"""One subject's scan as ROI series: what every reader returns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Between the files of a scan that has several runs, in the column ``source``.
+RUN_SEPARATOR = ";"
+
+
+class Unusable(Exception):
+    """One subject cannot be used; the text before the first colon is the kind of reason."""
+
+    def __init__(self, reason: str, frames_before: int | None = None, frames: int | None = None):
+        super().__init__(" ".join(reason.split()))
+        self.frames_before = frames_before
+        self.frames = frames
+
+
+class AtlasMisfit(Unusable):
+    """The atlas has labels without a voxel in an image: the fault of one of the two."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Cleaned ROI series (frames by ROIs, finite, constant ROIs zero) and how it came about."""
+
+    series: np.ndarray
+    frames_before: int
+    constant_rois: int
+    names: tuple[str, ...] = ()
+    note: str = ""
+    source_sha256: str = ""
+
+
+def clean_scan(values: np.ndarray, names: tuple[str, ...] = ()) -> Scan:
+    """Drop the frames that are not finite in every ROI, and set constant ROIs to zero.
+
+    A ROI without a single finite value is missing, and counts as constant: it must not cost the
+    frames of the others.
+    """
+    with np.errstate(over="ignore"):  # what single precision cannot hold is not finite
+        values = values.astype(np.float32)
+    values[:, ~np.isfinite(values).any(axis=0)] = 0
+    kept = values[np.isfinite(values).all(axis=1)]
+    constant = constant_columns(kept)
+    kept[:, constant] = 0
+    return Scan(kept, len(values), int(constant.sum()), names)
+
+
+def constant_columns(values: np.ndarray) -> np.ndarray:
+    """Which columns do not vary beyond single precision."""
+    if not len(values):
+        return np.ones(values.shape[1], bool)
+    return np.ptp(values, axis=0) <= 1e-6 * np.abs(values).max(axis=0)
+
+
+def join_runs(scans: list[Scan], note: str) -> Scan:
+    """Several runs as one scan, each standardised before: their levels must not correlate."""
+    parts = []
+    for scan in scans:
+        series = scan.series.astype(np.float64)
+        spread = series.std(axis=0)
+        varies = ~constant_columns(series)
+        parts.append((series - series.mean(axis=0)) * varies / np.where(varies, spread, 1))
+    series = np.concatenate(parts).astype(np.float32)
+    before = sum(scan.frames_before for scan in scans)
+    return Scan(series, before, int(constant_columns(series).sum()), scans[0].names, note)

@@ -1,0 +1,119 @@
+"""What every fused kernel does under ``torch.func``, and the sizes of its tiles."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Mapped(torch.autograd.Function):
+    """A function without a derivative whose leading axes are a batch.
+
+    An axis that ``vmap`` maps is one more of them, also for tensors that all folds share. ``run``
+    gets contiguous tensors.
+    """
+
+    @staticmethod
+    def run(*inputs: Any) -> Any:
+        raise NotImplementedError
+
+    @classmethod
+    def forward(cls, *inputs: Any) -> Any:
+        return cls.run(
+            *(part.contiguous() if isinstance(part, Tensor) else part for part in inputs)
+        )
+
+    @classmethod
+    def setup_context(cls, ctx: Any, inputs: tuple, output: Any) -> None:
+        """Nothing is kept."""
+
+    @classmethod
+    def backward(cls, ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError("fused kernels have no second derivatives")
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple, *inputs: Any) -> tuple[Any, Any]:
+        output = cls.apply(
+            *(_to_front(info.batch_size, dim, part) for part, dim in zip(inputs, in_dims))
+        )
+        return output, 0 if isinstance(output, Tensor) else (0,) * len(output)
+
+
+def _to_front(size: int, dim: int | None, part: Any) -> Any:
+    if not isinstance(part, Tensor):
+        return part
+    return part.expand(size, *part.shape) if dim is None else part.movedim(dim, 0)
+
+
+class Constant(Mapped):
+    """A function whose output has no gradient."""
+
+    @classmethod
+    def setup_context(cls, ctx: Any, inputs: tuple, output: Tensor) -> None:
+        ctx.count = len(inputs)
+        ctx.mark_non_differentiable(output)
+
+    @classmethod
+    def backward(cls, ctx: Any, grad: Tensor) -> tuple[None, ...]:
+        return (None,) * ctx.count
+
+
+class Fused(Mapped):
+    """A function with a derivative, which has none of its own.
+
+    ``keep`` chooses what the way back reads: tensors, then options. ``slopes`` makes of gradients
+    and of what was kept the gradients of the first inputs; the others have none. Only the first
+    ``results`` outputs have a gradient.
+    """
+
+    results = 1
+
+    @staticmethod
+    def keep(inputs: tuple, output: Any) -> tuple:
+        return inputs
+
+    @staticmethod
+    def slopes(*arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def __init_subclass__(cls) -> None:
+        class Slopes(Mapped):
+            # A function of its own, because only a function can say what ``vmap`` makes of it.
+            run = staticmethod(cls.slopes)
+
+        cls.Slopes = Slopes
+
+    @classmethod
+    def setup_context(cls, ctx: Any, inputs: tuple, output: Any) -> None:
+        constants = () if isinstance(output, Tensor) else output[cls.results :]
+        if constants:
+            ctx.mark_non_differentiable(*constants)
+            # Else their gradients would be made, as large as they are and all zero.
+            ctx.set_materialize_grads(False)
+        kept = cls.keep(inputs, output)
+        ctx.save_for_backward(*(part for part in kept if isinstance(part, Tensor)))
+        ctx.options = tuple(part for part in kept if not isinstance(part, Tensor))
+        ctx.count = len(inputs)
+
+    @classmethod
+    def backward(cls, ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        slopes = cls.Slopes.apply(*grads[: cls.results], *ctx.saved_tensors, *ctx.options)
+        slopes = (slopes,) if isinstance(slopes, Tensor) else slopes
+        return *slopes, *[None] * (ctx.count - len(slopes))
+
+
+def power_of_2(size: int) -> int:
+    """The smallest power of two that is not below ``size``."""
+    return 1 << (size - 1).bit_length()
+
+
+def row_tile(width: int, numbers: int) -> dict[str, int]:
+    """A tile of some whole rows: about so many numbers."""
+    columns = power_of_2(width)
+    return {"ROWS": max(1, numbers // columns), "COLUMNS": columns}
+
+
+def node_tile(nodes: int) -> dict[str, int]:
+    """A tile of 16 receivers and all senders of a graph, and the warps that work on it."""
+    columns = max(16, power_of_2(nodes))
+    return {"ROWS": 16, "COLUMNS": columns, "num_warps": min(16, max(4, columns // 32))}

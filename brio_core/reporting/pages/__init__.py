@@ -1,0 +1,1 @@
+"""Pages: documents that are filled in from tables, and the overview of a run."""

@@ -1,0 +1,69 @@
+"""Documents on disk, with what they were filled in from in a folder beside them.
+
+Predictions of single subjects are not published, the tables made of them are. With these a page can
+be filled in again, and anybody can check that its numbers are those of the tables.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from brio_core.reporting.pages.numbers import Sources
+from brio_core.reporting.pages.template import Template
+from brio_core.system.errors import BrioError
+from brio_core.system.files import atomic, read_json, write_json, write_text
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORD = "page.json"
+
+
+class Page(NamedTuple):
+    """A page that is filled in, how it was made, and its files by their names beside it."""
+
+    record: dict
+    text: str
+    files: dict[str, Path]
+
+
+def fill(template: str, experiments: Sequence[str], command: str, sources: Sources) -> Page:
+    """Fill in a template; ``command`` is how the page says that it was made."""
+    path = Path(template)
+    # A path is looked for in the working directory first, then in the repository.
+    file = path if path.exists() else ROOT / path
+    parsed = Template(file, template, sources.tables, sources.figures, experiments)
+    used = parsed.needs()
+    files = {f"{name}.png": sources.figures[name] for name in used["figures"]}
+    for suffix in (".csv", ".json"):
+        files |= {
+            name + suffix: sources.tables[name].with_suffix(suffix) for name in used["tables"]
+        }
+    head = f"<!-- Made by `{command}` from {path}: change that, not this page. -->"
+    text = parsed.fill(lambda call: sources.text(call, path.stem))
+    record = {"template": template, "experiments": list(experiments), "command": command}
+    return Page(record, f"{head}\n\n{text}", files)
+
+
+def write_page(page: Page, out_dir: Path) -> None:
+    """Write a page into ``out_dir``; a folder of its name gets what it was filled in from."""
+    name = Path(page.record["template"]).name
+    folder = out_dir / Path(name).stem
+    for place, file in page.files.items():
+        with atomic(folder / place) as temporary:
+            shutil.copyfile(file, temporary)
+    write_json(folder / RECORD, page.record)
+    write_text(out_dir / name, page.text)
+
+
+def fill_again(path: Path) -> Page:
+    """The same for a page that was written before, from the files beside it."""
+    folder = path.with_suffix("")
+    if not (folder / RECORD).exists():
+        raise BrioError(
+            f"{path} has no tables in {folder} to be filled in from; make it with "
+            "'snakemake document'"
+        )
+    keys = ("template", "experiments", "command")
+    record = read_json(folder / RECORD, *keys)
+    sources = Sources(sorted(folder.glob("*.csv")), sorted(folder.glob("*.png")))
+    return fill(*(record[key] for key in keys), sources)

@@ -1,0 +1,180 @@
+"""What the calls of a template become: numbers, tables and figures of a run as Markdown."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from brio_core.reporting.comparison import p_text
+from brio_core.reporting.efficiency import duration
+from brio_core.reporting.pages.pictures import read_picture
+from brio_core.reporting.pages.template import Call, nearest
+from brio_core.reporting.results import read_table
+from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table, markdown, markdown_text, percent
+from brio_core.system.files import read_json
+
+# Columns that hold shares, which are printed in percent, and those of them that print their sign.
+SHARES = re.compile(
+    r"(auc|acc|pooled|validation|crossed|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
+    r"|(mean|sd|difference)(_low|_high)?|sd_sampling.*|female|recognised"
+)
+SIGNED = re.compile(r"((auc|validation|crossed)_)?difference|change_(mean|from_\d+)")
+P_VALUES = ("p", "p_holm")
+NOTHING = "–"
+
+
+class Sources:
+    """The files behind a document, by the name of their table or figure."""
+
+    def __init__(self, tables: Iterable[str | Path], figures: Iterable[str | Path]) -> None:
+        self.tables = {Path(path).stem: Path(path) for path in tables}
+        self.figures = {Path(path).stem: Path(path) for path in figures}
+        self._rows: dict[str, list[dict]] = {}
+        self._columns: dict[str, list[str]] = {}
+
+    def text(self, call: Call, folder: str) -> str:
+        """What a call becomes; tables and figures lie in ``folder`` beside the page."""
+        name = call.names[0]
+        if call.kind == "figure":
+            picture = read_picture(self.figures[name])
+            alt, caption = markdown_text(picture.alt), markdown_text(picture.caption)
+            return f"![{alt}]({folder}/{name}.png)\n\n*{caption}*"
+        if call.kind == "table":
+            table = Table.of(read_json(self.tables[name].with_suffix(".json"), "title", "rows"))
+            text = markdown(table).rstrip("\n") + f"\n\n[{name}.csv]({folder}/{name}.csv)"
+            summary = f"<summary>{markdown_text(table.title)}</summary>"
+            return f"<details>{summary}\n\n{text}\n\n</details>" if table.folded else text
+        if name not in self._rows:
+            read = read_table(self.tables[name])
+            self._rows[name], self._columns[name] = read.to_dict("records"), list(read)
+        numbers = Numbers(call, self._rows[name], self._columns[name])
+        return getattr(numbers, call.kind)()
+
+
+class Numbers:
+    """The rows of a table that a call chooses; the kinds of calls are its public methods."""
+
+    def __init__(self, call: Call, rows: list[dict], columns: list[str]) -> None:
+        self.call, self.chosen, self.columns = call, rows, columns
+        for key, value in call.where.items():
+            self.chosen = self._where(self.chosen, key, value)
+
+    def value(self) -> str:
+        row = self._one(self.call.names[1:-1])
+        return markdown_text(_printed(row, self._column(self.call.names[-1])))
+
+    def interval(self) -> str:
+        row, name = self._one(self.call.names[1:-1]), self.call.names[-1]
+        # Tables whose rows are numbers call the ends of the only interval low and high.
+        ends = ("low", "high") if name == "ours" else (f"{name}_low", f"{name}_high")
+        low, high = (_printed(row, self._column(end)) for end in ends)
+        return f"[{low}, {high}]"
+
+    def difference(self) -> str:
+        column = self._column(self.call.names[3])
+        first, second = (self._one((name,)) for name in self.call.names[1:3])
+        values = [_number(row[column]) for row in (first, second)]
+        if None in values:
+            return NOT_RUN if NOT_RUN in (first.get("status"), second.get("status")) else NOTHING
+        return _printed(first | {column: repr(values[0] - values[1])}, column, signed=True)
+
+    def rank(self) -> str:
+        """Counted in numbers as they are printed, so that equal ones share a rank."""
+        column = self._column(self.call.names[2])
+        own = self._one(self.call.names[1:2])
+        if _number(own[column]) is None:
+            return NOT_RUN
+        known = self._known(column)
+        ahead = [row for row in known if float(row[column]) > float(own[column])]
+        rank = 1 + sum(_printed(row, column) != _printed(own, column) for row in ahead)
+        return f"{rank} of {len(known)}"
+
+    def highest(self) -> str:
+        column = self._column(self.call.names[1])
+        known = self._known(column)
+        if not known:
+            return NOT_RUN
+        row = max(known, key=lambda row: float(row[column]))
+        return f"{markdown_text(row.get('label', ''))} ({_printed(row, column)})"
+
+    def count(self) -> str:
+        return f"{len(self.chosen):,}"
+
+    def rows(self) -> str:
+        """Some columns as a table; a heading of one's own stands behind a colon."""
+        named = [name.partition(":") for name in self.call.names[1:]]
+        columns = [self._column(name) for name, _, _ in named]
+        heads = tuple(head or name.replace("_", " ").capitalize() for name, _, head in named)
+        lines = [Row(tuple(Cell(_printed(row, one)) for one in columns)) for row in self.chosen]
+        left = tuple(index for index, one in enumerate(columns) if not self._known(one))
+        return markdown(Table("", "", heads, tuple(lines), left=left)).rstrip("\n")
+
+    def _column(self, name: str) -> str:
+        """A column of the table; for scores ``auc`` is short for ``auc_mean``."""
+        for column in (name, f"{name}_mean"):
+            if column in self.columns:
+                return column
+        raise self.call.error(f"names an unknown column {name!r}{nearest(name, self.columns)}")
+
+    def _known(self, column: str) -> list[dict]:
+        """The rows that have a number there."""
+        return [row for row in self.chosen if _number(row[column]) is not None]
+
+    def _where(self, rows: list[dict], key: str, value: str) -> list[dict]:
+        if key not in self.columns:
+            raise self.call.error(f"names an unknown column {key!r}{nearest(key, self.columns)}")
+        number = _number(value)
+        found = [
+            row
+            for row in rows
+            if row[key] == value or (number is not None and _number(row[key]) == number)
+        ]
+        if not found and self.call.kind != "count":
+            known = dict.fromkeys(row[key] for row in rows)
+            raise self.call.error(f"finds no row with {key}={value}{nearest(value, known)}")
+        return found
+
+    def _one(self, names: Sequence[str]) -> dict:
+        """The one row that is meant, by its variant (or method) where a name is given."""
+        rows = self.chosen
+        for name in names:
+            rows = self._where(rows, "variant" if "variant" in self.columns else "method", name)
+        if len(rows) > 1:
+            differing = [
+                key for key in self.columns if len({row[key] for row in rows}) == len(rows)
+            ]
+            keys = [key for key in differing if _number(rows[0][key]) is None] or differing
+            hint = f'{keys[0]}="{rows[0][keys[0]]}"' if keys else "COLUMN=VALUE"
+            raise self.call.error(f"means {len(rows)} rows; choose one, for example by {hint}")
+        if not rows:
+            raise self.call.error("names a table without rows; take it out")
+        return rows[0]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _printed(row: dict, column: str, signed: bool | None = None) -> str:
+    """A cell as prose shows it; ``signed`` differences have a plus where they are positive."""
+    text = row[column]
+    value = _number(text)
+    if value is None:
+        return text or (NOT_RUN if row.get("status") == NOT_RUN else NOTHING)
+    if column in P_VALUES:
+        return p_text(value)
+    if row.get("unit") == "%":
+        text = f"{value:.1f}"
+    elif SHARES.fullmatch(column) and "unit" not in row:
+        text = percent(value)
+    elif column == "seconds":
+        return duration(value)
+    else:
+        digits = 4 if abs(value) >= 100 else 3
+        text = f"{value:,.0f}" if value == round(value) else f"{value:.{digits}g}"
+    signed = bool(SIGNED.fullmatch(column)) if signed is None else signed
+    sign = float(text.replace(",", ""))
+    plus = "+" if signed and sign > 0 else ""
+    return plus + text.replace("-", "−" if sign else "")

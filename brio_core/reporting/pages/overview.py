@@ -1,0 +1,164 @@
+"""The overview page: what the template needs, gathered from explicit files."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from os.path import relpath
+from pathlib import Path
+from typing import NamedTuple
+
+import jinja2
+import pandas as pd
+
+from brio_core.reporting.efficiency import duration
+from brio_core.reporting.pages.headline import headlines
+from brio_core.reporting.pages.pictures import Picture, read_picture
+from brio_core.reporting.results import (
+    EXTERNAL,
+    PROTOCOLS,
+    cohort_title,
+    ordered,
+    protocol_title,
+    read_runs,
+    read_summaries,
+)
+from brio_core.reporting.results_table import PERMUTED, permuted_rows, verdict
+from brio_core.reporting.settings import read_yaml
+from brio_core.reporting.tables import plural
+from brio_core.system.files import read_json
+
+# In the order of the page; a section that is not listed comes before "paper".
+SECTIONS = {
+    "method": "The method in one picture",
+    "cohort": "Cohorts and who is in them",
+    "results": "Results",
+    "comparison": "Noise or difference?",
+    "permuted": "Check: permuted labels",
+    "training": "Training",
+    "diagnostics": "Diagnostics",
+    "paper": "The paper against ours",
+    "efficiency": "Cost",
+    "settings": "Choices that the paper leaves open",
+}
+
+
+class Section(NamedTuple):
+    """A part of the page."""
+
+    name: str
+    title: str
+    tables: list[dict]
+    figures: list[Picture]
+
+
+def render(
+    template: Path,
+    *,
+    tables: Sequence[str],
+    figures: Sequence[str],
+    summaries: Sequence[str],
+    runs: Sequence[str],
+    config: str,
+    datasets: dict,
+    command: str,
+    out: str,
+) -> str:
+    """The page as text. Everything that came from data is escaped by the template."""
+    rows = read_summaries(summaries)
+    is_permuted = rows["protocol"].str.fullmatch(PERMUTED.pattern)
+    permuted = rows[is_permuted]
+    trained = read_runs(runs)
+    folder = Path(out).parent
+
+    def links(paths: Sequence[str], *endings: str) -> list[str]:
+        return [relpath(Path(path).with_suffix(end), folder) for path in paths for end in endings]
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template.parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template.name).render(
+        cohorts=[
+            cohort_title(datasets, name) for name in ordered(run["cohort"] for run in trained)
+        ],
+        facts=_facts(trained, rows.drop_duplicates("cohort"), datasets),
+        overrides=(read_yaml(config) or {}).get("config", {}).get("overrides", {}),
+        headlines=headlines(rows[~is_permuted], datasets),
+        verdict=verdict(permuted_rows(permuted)) if len(permuted) else "",
+        sections=sections(list(map(read_json, tables)), list(map(read_picture, figures))),
+        versions=_versions(trained),
+        config=Path(config).read_text(encoding="utf-8"),
+        config_name=relpath(config, folder),
+        files={
+            "Tables": links(tables, ".csv", ".md", ".tex"),
+            "Figures": links(figures, ".pdf", ".png"),
+            "Summaries": links(summaries, ".csv"),
+            "Configuration": [relpath(config, folder)],
+        },
+        command=command,
+        one_run=f"{trained[0]['folder']}/predictions.csv",
+    )
+
+
+def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
+    """Tables and figures by the section that they name, in the order of the page."""
+    found = ordered([*(t["section"] for t in tables), *(f.section for f in figures)])
+    known = list(SECTIONS)
+    last = known.index("paper")
+    others = [name for name in found if name not in SECTIONS]
+    order = [name for name in [*known[:last], *others, *known[last:]] if name in found]
+    return [
+        Section(
+            re.sub(r"[^a-z0-9]+", "-", name.lower()),
+            SECTIONS.get(name, name[:1].upper() + name[1:]),
+            [t for t in tables if t["section"] == name],
+            [f for f in figures if f.section == name],
+        )
+        for name in order
+    ]
+
+
+def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str, str]:
+    protocols = ordered((run["protocol"] for run in runs), tuple(PROTOCOLS))
+    ours = [run for run in runs if run["device"] != EXTERNAL]
+    counted = {key: len({run[key] for run in ours}) for key in ("method", "variant", "seed")}
+    counted["variant"] -= counted["method"]
+    external = len({run["variant"] for run in runs if run["device"] == EXTERNAL})
+    people = [
+        f"{plural(int(row['subjects']), 'subject')} of {plural(int(row['sites']), 'site')}"
+        + (f" ({cohort_title(datasets, row['cohort'])})" if len(cohorts) > 1 else "")
+        for _, row in cohorts.iterrows()
+    ]
+    training = ", ".join(plural(number, key) for key, number in counted.items() if number > 0)
+    if external:
+        training += f"; {plural(external, 'method')} of external code"
+    return {
+        "Data": ", ".join(people),
+        "Protocols": _protocols(protocols),
+        "Training": f"{plural(len(ours), 'run')}: {training}",
+        "Finished": _date(max(run["finished"] or "" for run in ours)),
+        "Training time": duration(sum(run["seconds"] or 0 for run in ours)),
+        "Hardware": ", ".join(ordered(str(run["device"] or "unknown") for run in ours)),
+    }
+
+
+def _protocols(names: list[str]) -> str:
+    true = [protocol_title(name) for name in names if not PERMUTED.fullmatch(name)]
+    permuted = len(names) - len(true)
+    return ", ".join(true + ([plural(permuted, "permutation") + " of labels"] if permuted else []))
+
+
+def _date(text: str) -> str:
+    return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M %Z").strip() if text else "unknown"
+
+
+def _versions(runs: list[dict]) -> dict[str, str]:
+    """Versions over all runs; several if runs were trained with different ones."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for name, version in (run["versions"] or {}).items():
+            found.setdefault(name, []).append(str(version))
+    return {name: ", ".join(ordered(versions)) for name, versions in found.items()}
