@@ -1,4 +1,4 @@
-"""The program that diagnoses a trained cell, and predictions of its models."""
+"""The program that diagnoses a trained run, and predictions of its models."""
 
 import csv
 import json
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from brio_core.evaluation.diagnostics import run as cell
+from brio_core.evaluation.diagnostics import run as diagnostics
 from brio_core.evaluation.scores import auc
+from brio_core.training.data import RunFiles
 
 SETTINGS = {"reestimates": 2, "epsilon": 0.1, "retention_draws": 2, "scan_fractions": [0.5]}
 
@@ -68,15 +69,17 @@ def test_a_cell_of_other_folds_is_named_and_nothing_is_written(
 def test_a_job_that_is_killed_leaves_nothing(trained_demo_cell, tmp_path, monkeypatch):
     folder, files = trained_demo_cell
     paths = [files[files.index(name) + 1] for name in ("--cohort-dir", "--split", "--block-length")]
-    real, folds = cell.diagnose_fold, []
+    real, folds = diagnostics.diagnose_fold, []
 
-    def dies(data, settings):
-        folds.append(data.fold.name)
+    def dies(trained, options):
+        folds.append(trained.fold.name)
         if len(folds) == 2:
             raise KeyboardInterrupt
-        return real(data, settings)
+        return real(trained, options)
 
-    monkeypatch.setattr(cell, "diagnose_fold", dies)
+    monkeypatch.setattr(diagnostics, "diagnose_fold", dies)
     with pytest.raises(KeyboardInterrupt):
-        cell.diagnose_cell(*paths, folder, SETTINGS, torch.device("cpu"), tmp_path / "out")
+        diagnostics.diagnose_run(
+            RunFiles(*paths), folder, SETTINGS, tmp_path / "out", torch.device("cpu")
+        )
     assert not (tmp_path / "out").exists()

@@ -1,9 +1,13 @@
-"""FC re-estimates for diagnostics: the same for every method, fold and seed."""
+"""What diagnostics keep from one fold to the next: re-estimates and shared features."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from brio_core.methods.interface import Features
 from brio_core.methods.training_scans import Scans
+from brio_core.system.residence import tabulate
 
 # Diagnostics draw re-estimates that no training refresh has drawn.
 REFRESH = 1_000_000
@@ -11,7 +15,7 @@ GRAPHS_AT_ONCE = 512
 
 
 class Reestimates:
-    """``count`` re-estimates of every scan, kept for the next method where they fit.
+    """``count`` re-estimates of every scan, the same for every method, fold and seed.
 
     Parameters
     ----------
@@ -27,17 +31,17 @@ class Reestimates:
         self.count = count
         self.budget = budget
         self._kept: dict[int, Tensor] = {}
+        n_subjects, _, n_rois = scans.bold.shape
+        self._size = n_subjects * count * n_rois**2 * scans.bold.dtype.itemsize
 
     def fc(self, rows: Tensor, block_length: int) -> Tensor:
         """Connectivity (n, K, P, P) of the subjects in ``rows``."""
-        n_subjects, _, n_rois = self.scans.bold.shape
-        size = n_subjects * self.count * n_rois**2 * self.scans.bold.element_size()
-        if size > self.budget:
+        if self._size > self.budget:
             return self.scans.reestimate(*self._draw(rows, block_length))
         if block_length not in self._kept:
-            if (len(self._kept) + 1) * size > self.budget:
+            if (len(self._kept) + 1) * self._size > self.budget:
                 self._kept.clear()
-            chunks = torch.arange(n_subjects, device=rows.device).split(
+            chunks = torch.arange(len(self.scans.frames), device=rows.device).split(
                 max(1, GRAPHS_AT_ONCE // self.count)
             )
             self._kept[block_length] = torch.cat(
@@ -51,3 +55,26 @@ class Reestimates:
 
     def _draw(self, rows: Tensor, block_length: int) -> tuple[Tensor, Tensor, int, int]:
         return rows, torch.tensor(block_length, device=rows.device), REFRESH, self.count
+
+
+class SharedFeatures:
+    """Features that no fold has fitted, made once for everybody while ``budget`` bytes allow it."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self._tables: dict[object, Features | None] = {}
+
+    def table(
+        self,
+        kind: object,
+        make: Callable[[Tensor], Features],
+        count: int,
+        step: int,
+        device: torch.device,
+    ) -> Features | None:
+        """As :func:`brio_core.system.residence.tabulate`, but every kind is made once."""
+        if kind not in self._tables:
+            table = tabulate(make, count, step, self.budget, device)
+            self.budget -= sum(value.nbytes for value in (table or {}).values())
+            self._tables[kind] = table
+        return self._tables[kind]
