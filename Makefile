@@ -14,7 +14,7 @@ IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
 PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-browser test-cluster test-faults test-fuzz lint format bench pages readme-picture clean
+.PHONY: help venv demo test test-long test-browser test-cluster lint format bench pages readme-picture clean
 
 help: ## list these targets
 	@echo "usage: make TARGET"
@@ -34,20 +34,14 @@ test: $(READY) ## run the tests that take less than a minute each
 	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile \
 	    -m "not slow and not browser and not cluster and not faults and not fuzz"
 
-test-slow: $(READY) ## run the slow tests
-	@$(IN_VENV) python -m pytest -m slow
+test-long: $(READY) ## run the whole demo, kill programs, fill disks, feed thousands of broken inputs
+	@$(IN_VENV) python -m pytest -n 2 --dist loadfile -m "slow or faults or fuzz"
 
 test-browser: $(READY) ## open the overview page in headless Chromium, which must be installed
 	@$(IN_VENV) python -m pytest -m browser
 
 test-cluster: $(READY) ## run a small workflow on SLURM, which is installed if absent (Debian, root)
 	@$(IN_VENV) python -m pytest -m cluster
-
-test-faults: $(READY) ## kill programs, fill disks, break files
-	@$(IN_VENV) python -m pytest -m faults
-
-test-fuzz: $(READY) ## feed thousands of broken inputs
-	@$(IN_VENV) python -m pytest -m fuzz
 
 lint: $(READY) ## check style and formatting
 	@$(IN_VENV) ruff check .

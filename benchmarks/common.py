@@ -18,8 +18,10 @@ from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.methods import registry
-from brio_core.training.problem import Problem, read_folds
-from brio_core.training.trainer import Checkpoints, train
+from brio_core.training.checkpoints import Checkpoints
+from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.problem import Problem, Trial
+from brio_core.training.trainer import train
 
 METHODS = Path(__file__).resolve().parents[1] / "config" / "methods"
 
@@ -131,7 +133,8 @@ def train_folds(
     folds = read_folds(cohort, split, lengths)[:n_folds]
     method = registry.find(name)
     known = method.Hyperparameters.of(hyperparameters, name)
-    problem = Problem(cohort, split, folds, method, known, name, 0, torch.device(device), budget)
+    data = TrainingData(cohort, split, folds, torch.device(device), budget)
+    problem = Problem(data, Trial(method, known, name, 0))
     wait(device)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()

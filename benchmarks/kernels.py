@@ -43,9 +43,11 @@ from common import Size, common_settings, machine, make_cohort, seconds, table, 
 from brio_core import kernels  # noqa: E402
 from brio_core.methods import registry  # noqa: E402
 from brio_core.methods.interface import GradientMethod  # noqa: E402
+from brio_core.system.devices import make_deterministic  # noqa: E402
+from brio_core.training.data import TrainingData, read_folds  # noqa: E402
 from brio_core.training.gradient import GradientFit  # noqa: E402
-from brio_core.training.problem import Problem, read_folds  # noqa: E402
-from brio_core.training.trainer import groups, make_deterministic  # noqa: E402
+from brio_core.training.problem import Problem, Trial  # noqa: E402
+from brio_core.training.trainer import groups  # noqa: E402
 
 # A kernel that gives less is not worth its lines.
 LEAST_GAIN = 1.5
@@ -57,7 +59,7 @@ class Steps(GradientFit):
     def refresh(self) -> None:
         """What the method does before the first step after its warm-up."""
         first = getattr(self.hyperparameters, "warmup_epochs", 0) * self.batches.per_epoch
-        given = (self.stack, self.sources, self.hyperparameters)
+        given = (self.stack, self.scans, self.hyperparameters)
         self.method.before_step(*given, first, self.batches.per_epoch)
 
     def steps(self) -> None:
@@ -88,17 +90,18 @@ def make_problem(name: str) -> Problem:
     folds = read_folds(cohort, split, lengths)
     method = registry.find(name)
     known = method.Hyperparameters.of(common_settings(name), name)
-    return Problem(cohort, split, folds, method, known, name, 0, torch.device(ARGUMENTS.device))
+    data = TrainingData(cohort, split, folds, torch.device(ARGUMENTS.device))
+    return Problem(data, Trial(method, known, name, 0))
 
 
 def measure(name: str) -> Measured:
     """Time a method with the kernels that are turned on."""
     problem = make_problem(name)
-    make_deterministic(problem.device, problem.hyperparameters.precision)
+    make_deterministic(problem.data.device, problem.trial.hyperparameters.precision)
     folds = max(groups(problem, None), key=len)
 
     def make() -> Steps:
-        fit = Steps(problem, folds, problem.memory_budget)
+        fit = Steps(problem, folds, problem.data.memory_budget)
         fit.refresh()
         wait(ARGUMENTS.device)
         return fit

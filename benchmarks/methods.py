@@ -44,7 +44,8 @@ from common import METHODS, common_settings, machine, table  # noqa: E402
 from brio_core.evaluation.scores import auc  # noqa: E402
 from brio_core.methods import registry  # noqa: E402
 from brio_core.system.files import read_json  # noqa: E402
-from brio_core.training.run import run_cell  # noqa: E402
+from brio_core.training.data import RunFiles  # noqa: E402
+from brio_core.training.run import Machine, Run, train_run  # noqa: E402
 
 
 def settings_of(method: str) -> dict:
@@ -68,16 +69,9 @@ def measure(method: str) -> tuple:
     params = {"method": method, "label": method, "group": "", "hyperparameters": settings}
     params["search"] = search
     with tempfile.TemporaryDirectory() as folder:
-        run_cell(
-            ARGUMENTS.cohort_dir,
-            ARGUMENTS.split,
-            ARGUMENTS.block_length,
-            method,
-            params,
-            ARGUMENTS.seed,
-            Path(folder),
-            device=ARGUMENTS.device,
-        )
+        files = RunFiles(ARGUMENTS.cohort_dir, ARGUMENTS.split, ARGUMENTS.block_length)
+        run = Run(files, method, params, ARGUMENTS.seed)
+        train_run(run, Machine(ARGUMENTS.device), Path(folder))
         meta = read_json(Path(folder) / "meta.json")
         predictions = pd.read_csv(Path(folder) / "predictions.csv")
     test = predictions[predictions["split"] == "test"]

@@ -37,7 +37,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch  # noqa: E402
 from common import Size, common_settings, machine, table, train_folds  # noqa: E402
 
-from brio_core.training.trainer import make_deterministic  # noqa: E402
+from brio_core.system.devices import make_deterministic  # noqa: E402
 
 
 def run(

@@ -21,16 +21,13 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    import numpy as np
     import pandas as pd
 
     from brio_core.cohorts.cohort import read_participants
     from brio_core.cohorts.splits import read_split
     from brio_core.cohorts.stores import read_series
-    from brio_core.connectivity.block_length import estimate_block_length, round_half_up
     from brio_core.system.errors import BrioError
     from brio_core.system.files import write_json
-    from brio_core.system.randomness import torch_generator
 
     series = read_series(arguments.series)
     table = read_participants(arguments.participants)
@@ -40,42 +37,44 @@ def main() -> None:
             f"{arguments.series}, {arguments.participants} and {arguments.split} list different "
             "subjects; run the workflow again so that they are made from the same cohort"
         )
-    site = np.unique(split["site"], return_inverse=True)[1]
-    label = np.asarray(split["label"])
     repetition_time = pd.to_numeric(table["tr"], errors="coerce").to_numpy()
+    content = {
+        "cohort": split["cohort"],
+        "protocol": split["protocol"],
+        "split_checksum": split["checksum"],
+        "settings": arguments.settings,
+        "folds": [
+            fold_record(fold, split, series, repetition_time, arguments.settings)
+            for fold in split["folds"]
+        ],
+    }
+    write_json(arguments.out, content)
 
-    folds = []
-    for fold in split["folds"]:
-        train = np.asarray(fold["train"])
-        estimate = estimate_block_length(
-            series.scans(train),
-            site[train],
-            label[train],
-            **arguments.settings,
-            generator=torch_generator(split["cohort"], fold["name"], "block-length"),
-        )
-        block_length = round_half_up(estimate)
-        known = repetition_time[train][np.isfinite(repetition_time[train])]
-        seconds = block_length * float(np.median(known)) if len(known) else None
-        folds.append(
-            {
-                "name": fold["name"],
-                "estimate": estimate,
-                "block_length": block_length,
-                "seconds": seconds,
-            }
-        )
-        print(f"{fold['name']}: estimate {estimate:g}, blocks of {block_length} frames")
-    write_json(
-        arguments.out,
-        {
-            "cohort": split["cohort"],
-            "protocol": split["protocol"],
-            "split_checksum": split["checksum"],
-            "settings": arguments.settings,
-            "folds": folds,
-        },
+
+def fold_record(fold: dict, split: dict, series, repetition_time, options: dict) -> dict:
+    """The block length of one fold, in frames and in seconds where repetition times are known."""
+    import numpy as np
+
+    from brio_core.connectivity.block_length import estimate_block_length, round_half_up
+    from brio_core.system.randomness import torch_generator
+
+    train = np.asarray(fold["train"])
+    estimate = estimate_block_length(
+        series.scans(train),
+        np.unique(split["site"], return_inverse=True)[1][train],
+        np.asarray(split["label"])[train],
+        **options,
+        generator=torch_generator(split["cohort"], fold["name"], "block-length"),
     )
+    block_length = round_half_up(estimate)
+    known = repetition_time[train][np.isfinite(repetition_time[train])]
+    print(f"{fold['name']}: estimate {estimate:g}, blocks of {block_length} frames")
+    return {
+        "name": fold["name"],
+        "estimate": estimate,
+        "block_length": block_length,
+        "seconds": block_length * float(np.median(known)) if len(known) else None,
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""All diagnostics of a trained cell."""
+"""All diagnostics of a trained run."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from brio_core.system.cli import json_argument, run
 
 
-def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
@@ -23,29 +23,28 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--memory-mb", type=int, help="that the process may have (default: all)")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    return parser.parse_args(words)
+    return parser.parse_args(argv)
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    arguments = parse(words)
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = parse(argv)
     # cuBLAS is deterministic only with a workspace of its own, set before torch starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
 
     torch.set_num_threads(arguments.threads)
-    from brio_core.evaluation.diagnostics.run import diagnose_cell
-    from brio_core.training.trainer import choose_device
+    from brio_core.evaluation.diagnostics.run import diagnose_run
+    from brio_core.system.devices import choose_device
+    from brio_core.training.data import RunFiles
 
-    diagnose_cell(
-        arguments.cohort_dir,
-        arguments.split,
-        arguments.block_length,
+    diagnose_run(
+        RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length),
         arguments.run,
         arguments.settings,
-        choose_device(arguments.device, allow_cpu=True),
         arguments.out_dir,
+        choose_device(arguments.device, allow_cpu=True),
         arguments.code,
-        arguments.memory_mb and arguments.memory_mb * 10**6,
+        arguments.memory_mb,
     )
 
 

@@ -1,4 +1,4 @@
-"""Write what a data-use agreement lets one share: aggregates, without cells of few people."""
+"""Write what a data-use agreement lets one share: aggregates, without groups of few people."""
 
 import argparse
 from pathlib import Path
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--participants", nargs="+", required=True, metavar="TSV")
     parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
     parser.add_argument("--sites", nargs="+", required=True, metavar="CSV", help="scores per fold")
-    parser.add_argument("--smallest-cell", type=int, required=True, help="fewest people shown")
+    parser.add_argument("--smallest-group", type=int, required=True, help="fewest people shown")
     parser.add_argument("--out-dir", type=Path, required=True)
     arguments = parser.parse_args()
 
@@ -38,7 +38,7 @@ def main() -> None:
     from brio_core.reporting.results import COSTS, read_summaries, read_table
     from brio_core.system.files import write_text
 
-    out, least = arguments.out_dir, arguments.smallest_cell
+    out, least = arguments.out_dir, arguments.smallest_group
     cohorts = read_cohorts(arguments.inclusion, arguments.participants)
     rows = pd.concat([site_rows(cohort) for cohort in cohorts], ignore_index=True)
     write_text(out / "cohorts.csv", shared_cohorts(rows, least).to_csv(index=False))

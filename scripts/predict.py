@@ -1,4 +1,4 @@
-"""Predict new scans with the trained models of a cell: one logit per fold, and their mean."""
+"""Predict new scans with the trained models of a run: one logit per fold, and their mean."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from brio_core.system.cli import run
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=Path, required=True, help="models.pt of a trained cell")
+    parser.add_argument("--models", type=Path, required=True, help="models.pt of a trained run")
     parser.add_argument("--series", type=Path, required=True, help="series.h5 with the new scans")
     parser.add_argument("--out", type=Path, required=True, help="CSV: subject, probability, logits")
     return parser.parse_args()

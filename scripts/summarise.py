@@ -11,7 +11,7 @@ def main() -> None:
     parser.add_argument("--experiment", required=True, help="name written to each row")
     parser.add_argument("--out", required=True, help="CSV, one row per variant")
     parser.add_argument("--sites", help="CSV, one row per variant and test fold")
-    parser.add_argument("--cells", help="JSON, when and where each cell was trained")
+    parser.add_argument("--records", help="JSON, when and where each run was trained")
     arguments = parser.parse_args()
 
     from brio_core.reporting.results import read_runs
@@ -21,8 +21,8 @@ def main() -> None:
     rows, folds = summarise(arguments.runs, arguments.experiment)
     if arguments.sites:
         write_text(arguments.sites, folds.to_csv(index=False))
-    if arguments.cells:
-        write_json(arguments.cells, read_runs(arguments.runs))
+    if arguments.records:
+        write_json(arguments.records, read_runs(arguments.runs))
     write_text(arguments.out, rows.to_csv(index=False))
 
 

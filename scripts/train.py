@@ -1,4 +1,4 @@
-"""Train one cell (cohort, protocol, variant, seed): all folds, in one process."""
+"""Train one run (cohort, protocol, variant, seed): all folds, in one process."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from brio_core.system.cli import json_argument, run
 
 
-def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
@@ -27,34 +27,30 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    return parser.parse_args(words)
+    return parser.parse_args(argv)
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    arguments = parse(words)
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = parse(argv)
     # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
 
     torch.set_num_threads(arguments.threads)
-    from brio_core.training.run import run_cell
+    from brio_core.training.data import RunFiles
+    from brio_core.training.run import Machine, Run, train_run
 
-    run_cell(
-        arguments.cohort_dir,
-        arguments.split,
-        arguments.block_length,
-        arguments.variant,
-        arguments.params,
-        arguments.seed,
-        arguments.out_dir,
-        device=arguments.device,
-        allow_cpu=arguments.allow_cpu,
-        group_size=arguments.group_size,
-        checkpoint_seconds=arguments.checkpoint_seconds,
-        code=arguments.code,
-        compress_models=arguments.compress_models,
-        memory_mb=arguments.memory_mb,
+    files = RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length)
+    machine = Machine(
+        arguments.device,
+        arguments.allow_cpu,
+        arguments.group_size,
+        arguments.checkpoint_seconds,
+        arguments.memory_mb,
+        arguments.compress_models,
     )
+    wanted = Run(files, arguments.variant, arguments.params, arguments.seed, arguments.code)
+    train_run(wanted, machine, arguments.out_dir)
 
 
 if __name__ == "__main__":

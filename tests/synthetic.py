@@ -13,8 +13,10 @@ from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.methods import registry
 from brio_core.system.residence import rows_of
-from brio_core.training import trainer as training
-from brio_core.training.problem import Problem, read_folds
+from brio_core.training.checkpoints import Checkpoints
+from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.problem import Problem, Trial
+from brio_core.training.trainer import train
 
 METHODS = Path(__file__).parents[1] / "config" / "methods"
 # Applied to the common preset of any method that has the setting: enough to go through every
@@ -83,7 +85,7 @@ def make_cohort(
 
 def inputs_of(problem: Problem, rows=None) -> dict[str, torch.Tensor]:
     """What the method needs of some subjects, or of all."""
-    rows = torch.as_tensor(range(len(problem.cohort.subjects)) if rows is None else rows)
+    rows = torch.as_tensor(range(len(problem.data.cohort.subjects)) if rows is None else rows)
     return {name: rows_of(table, rows) for name, table in problem.inputs.items()}
 
 
@@ -97,7 +99,7 @@ def make_problem(
     seed: int = 0,
     **overrides: object,
 ) -> tuple[Problem, dict]:
-    """A cell of a toy cohort for a method, with small settings."""
+    """A run of a method on a toy cohort, with small hyperparameters."""
     if cohort is None:
         cohort, table = make_cohort()
     split = make_split(table, cohort.name, protocol, 0)
@@ -105,13 +107,12 @@ def make_problem(
         "split_checksum": split["checksum"],
         "folds": [{"name": fold["name"], "estimate": 4.0} for fold in split["folds"]],
     }
-    method = registry.find(name)
-    settings = settings_of(name, **overrides)
     chosen = read_folds(cohort, split, lengths)[folds]
-    device = torch.device("cpu")
-    return Problem(cohort, split, chosen, method, settings, variant or name, seed, device), split
+    data = TrainingData(cohort, split, chosen, torch.device("cpu"))
+    trial = Trial(registry.find(name), settings_of(name, **overrides), variant or name, seed)
+    return Problem(data, trial), split
 
 
 def train_all(problem: Problem, folder: Path, group_size: int | None = None) -> list:
     """Train all folds of a problem, with checkpoints that are never due."""
-    return training.train(problem, training.Checkpoints(folder, "test", 1e9), group_size)
+    return train(problem, Checkpoints(folder, "test", 1e9), group_size)

@@ -26,7 +26,7 @@ EXPERIMENT = {
     "runs": [{"protocols": ["loso"]}],
     "outputs": {
         "tables": [{"name": "tiny"}],
-        "figures": [{"name": "tiny", "program": "auc_by_site"}],
+        "figures": [{"name": "tiny", "figure": "auc_by_site"}],
     },
 }
 CONFIG = {

@@ -1,24 +1,16 @@
-"""A cohort on disk and in memory: series.h5, fc.h5, participants.tsv.
+"""A cohort on disk and in memory: series.h5, fc.h5, participants.tsv."""
 
-A method never holds a :class:`Cohort`. It fits on a :class:`TrainView`, which hands out the
-training rows of one fold and has no way to another subject's scan or label.
-"""
-
-import hashlib
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from brio_core.cohorts.stores import Rois, Series, StoredRows, read_fc, read_series
+from brio_core.cohorts.stores import Series, read_fc, read_series
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.system.errors import BrioError
-from brio_core.system.residence import Table, rows_of
+from brio_core.system.rows import Rows
 from brio_core.system.threads import one_thread
 
 PARTICIPANT_COLUMNS = (
@@ -54,57 +46,6 @@ def read_participants(path: str | Path):
     return table
 
 
-class TrainRows:
-    """The training subjects' rows of a table, copied when they are asked for: ``rows[:32]``.
-
-    A cohort may be larger than memory; ``rows[:]`` is all of them at once.
-    """
-
-    def __init__(self, table: Table, rows: Tensor) -> None:
-        self._table = table
-        self._rows = rows
-        self.shape = (len(rows), *table.shape[1:])
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, chosen: slice | Tensor) -> Tensor:
-        return rows_of(self._table, self._rows[chosen])
-
-
-@dataclass(frozen=True)
-class TrainView:
-    """What a method may see of one fold while it fits: the training subjects and nothing else.
-
-    ``site`` counts the training sites of the fold from 0, in alphabetical order. Of the inputs only
-    those that the method needs are there; ``bold`` is zero beyond ``frames``. A path method whose
-    features do not depend on the fold gets its ``features`` in place of the inputs, computed once
-    for all folds, unless they are larger than memory. ``shared`` is what :meth:`Method.share` found
-    out for the fold.
-    """
-
-    site: Tensor
-    label: Tensor
-    n_sites: int
-    n_rois: int
-    fc: Tensor | TrainRows | None = None
-    bold: Tensor | TrainRows | None = None
-    frames: Tensor | None = None
-    covariates: Tensor | None = None
-    row: Tensor | None = None
-    rois: Rois | None = None
-    features: dict[str, Tensor | TrainRows] | None = None
-    shared: dict[str, Tensor] = field(default_factory=dict)
-
-    def chunks(self, size: int) -> Iterator[dict[str, Tensor]]:
-        """Shared features or else inputs of the training subjects, in order, ``size`` at a time."""
-        names = ("fc", "bold", "frames", "covariates", "row")
-        inputs = {name: getattr(self, name) for name in names}
-        tables = self.features or {name: one for name, one in inputs.items() if one is not None}
-        for start in range(0, len(self.label), size):
-            yield {name: table[start : start + size] for name, table in tables.items()}
-
-
 @dataclass(frozen=True)
 class Cohort:
     """All subjects of a cohort, for the trainer and the diagnostics."""
@@ -112,7 +53,7 @@ class Cohort:
     name: str
     subjects: tuple[str, ...]
     site: np.ndarray
-    fc: np.ndarray | StoredRows
+    fc: np.ndarray | Rows
     series: Series
     covariates: np.ndarray
 
@@ -132,36 +73,20 @@ class Cohort:
                 )
         return cls(folder.name, subjects, table["site"].to_numpy(), fc, series, _covariates(table))
 
-    @property
-    def padded_bold(self) -> "PaddedScans":
-        """Series standardised within each scan, padded with zeros to (N, T_max, P)."""
-        return PaddedScans(self.series)
 
-    @cached_property
-    def checksum(self) -> str:
-        """Differs when the connectivity of a subject does."""
-        if isinstance(self.fc, StoredRows):
-            return self.fc.checksum
-        return hashlib.sha256(self.fc.tobytes()).hexdigest()
+def padded_scans(series: Series) -> Rows:
+    """Scans (N, T_max, P), standardised and padded with zeros when they are asked for."""
+    shape = (len(series), int(series.frames.max()), len(series.rois))
 
-
-class PaddedScans:
-    """A table of scans, each standardised and padded when it is asked for."""
-
-    dtype = np.dtype(np.float32)
-
-    def __init__(self, series: Series) -> None:
-        self._series = series
-        self.shape = (len(series), int(series.frames.max()), len(series.rois))
-        self.nbytes = math.prod(self.shape) * self.dtype.itemsize
-
-    def __getitem__(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
-        padded = np.zeros((len(rows), *self.shape[1:]), self.dtype)
+    def read(rows: Sequence[int] | np.ndarray) -> np.ndarray:
+        padded = np.zeros((len(rows), *shape[1:]), np.float32)
         with one_thread():
             for place, row in enumerate(rows):
-                scan = torch.as_tensor(self._series.scan(row)).double()
+                scan = torch.as_tensor(series.scan(row)).double()
                 padded[place, : len(scan)] = standardise(scan).numpy()
         return padded
+
+    return Rows(read, shape)
 
 
 def _covariates(table) -> np.ndarray:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import h5py
@@ -16,6 +15,7 @@ import numpy as np
 from brio_core.system import sealed
 from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic
+from brio_core.system.rows import Rows
 
 FORMAT_VERSION = 1
 # Every chunk carries a checksum that is verified whenever it is read.
@@ -46,7 +46,7 @@ class Series:
     """Ragged ROI series: scan ``i`` is ``bold[offsets[i]:offsets[i + 1]]``, frames by ROIs."""
 
     subjects: tuple[str, ...]
-    bold: "np.ndarray | StoredRows"
+    bold: np.ndarray | Rows
     offsets: np.ndarray
     rois: Rois
     provenance: dict
@@ -58,9 +58,9 @@ class Series:
         """The frames of one subject."""
         return self.bold[self.offsets[index] : self.offsets[index + 1]]
 
-    def scans(self, rows: Iterable[int]) -> "ScanList":
-        """Some subjects' scans, read when asked for."""
-        return ScanList(self, tuple(rows))
+    def scans(self, rows: Sequence[int]) -> Rows:
+        """Some subjects' scans, each of its own length, read one by one when asked for."""
+        return Rows(lambda place: self.scan(rows[place]), (len(rows),))
 
     @property
     def frames(self) -> np.ndarray:
@@ -77,55 +77,19 @@ class Series:
             )
 
 
-@dataclass(frozen=True)
-class ScanList(Sequence):
-    """The scans of some subjects; none of them is in memory before it is asked for."""
+def _stored_rows(path: str | Path, dataset: h5py.Dataset) -> Rows:
+    """The rows of a dataset, read when asked for; the file stays open."""
 
-    series: Series
-    rows: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self.series.scan(self.rows[index])
-
-
-class StoredRows:
-    """A dataset with one entry per row, of which rows are read when asked for.
-
-    It looks like an array as far as rows go; ``np.asarray`` reads all of it. The file stays open.
-    """
-
-    def __init__(self, path: str | Path, dataset: h5py.Dataset) -> None:
-        self._path = path
-        self._dataset = dataset
-        self.shape: tuple[int, ...] = dataset.shape
-        self.dtype: np.dtype = dataset.dtype
-        self.nbytes = int(dataset.nbytes)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray) -> np.ndarray:
-        with _damage_named(self._path):
+    def read(rows: int | slice | Sequence[int] | np.ndarray) -> np.ndarray:
+        with _damage_named(path):
             if isinstance(rows, int | np.integer | slice):
-                return self._dataset[rows]
-            taken = np.empty((len(rows), *self.shape[1:]), self.dtype)
+                return dataset[rows]
+            found = np.empty((len(rows), *dataset.shape[1:]), dataset.dtype)
             for place, row in enumerate(rows):
-                self._dataset.read_direct(taken, int(row), place)
-            return taken
+                dataset.read_direct(found, int(row), place)
+            return found
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[row] for row in range(len(self)))
-
-    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
-        return self[:] if dtype is None else self[:].astype(dtype, copy=False)
-
-    @cached_property
-    def checksum(self) -> str:
-        """The checksum of the file, which differs when a byte of it does."""
-        return sealed.checksum(self._path)
+    return Rows(read, dataset.shape, dataset.dtype)
 
 
 def write_series(
@@ -208,7 +172,7 @@ def read_series(path: str | Path) -> Series:
         )
         series = Series(
             _strings(store, "subject"),
-            StoredRows(path, store["bold"]),
+            _stored_rows(path, store["bold"]),
             store["offsets"][:],
             rois,
             json.loads(store.attrs["provenance"]),
@@ -244,11 +208,11 @@ def write_fc(
             fc[index] = matrix
 
 
-def read_fc(path: str | Path) -> tuple[tuple[str, ...], StoredRows]:
+def read_fc(path: str | Path) -> tuple[tuple[str, ...], Rows]:
     """Subjects and FC matrices (N, P, P) of fc.h5, which are read when asked for."""
     store = _open(path, "brio-fc")
     with _damage_named(path):
-        subjects, fc = _strings(store, "subject"), StoredRows(path, store["fc"])
+        subjects, fc = _strings(store, "subject"), _stored_rows(path, store["fc"])
         if fc.shape[0] != len(subjects) or len(fc.shape) != 3:
             raise ValueError("its parts do not fit together")
         return subjects, fc

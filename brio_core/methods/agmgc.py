@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import normalised_adjacency, subject_graph, symmetric_top
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import (
@@ -28,6 +27,7 @@ from brio_core.methods.interface import (
     binary_cross_entropy,
     margin,
 )
+from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
 

@@ -19,7 +19,7 @@ from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features
 from brio_core.methods.layers.environments import mean_over, membership, site_means
 from brio_core.methods.stack import FoldStack
-from brio_core.methods.training_scans import Sources
+from brio_core.methods.training_scans import TrainingScans
 
 WARM_UP, GUIDED = "warm-up", "guided"
 # Above this the disagreement is divided by a mean contrast of almost nothing.
@@ -119,7 +119,7 @@ class Cepg(Gcn):
     def before_step(
         cls,
         stack: FoldStack,
-        sources: Sources,
+        scans: TrainingScans,
         hyperparameters: Any,
         step: int,
         steps_per_epoch: int,

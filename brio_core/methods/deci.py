@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.series import mirrored_window, shifted, standardised
+from brio_core.methods.train_view import TrainView
 from brio_core.system.randomness import dropout, uniform
 
 

@@ -20,10 +20,11 @@ class Hyperparameters:
         types = {field.name: field.type for field in fields(cls)}
         for key in values:
             if key not in types:
-                raise BrioError(f"{name}: unknown setting {key!r}; known: {', '.join(types)}")
+                known = ", ".join(types)
+                raise BrioError(f"{name}: unknown hyperparameter {key!r}; known: {known}")
         for key in types:
             if key not in values:
-                raise BrioError(f"{name}: setting {key!r} is missing")
+                raise BrioError(f"{name}: hyperparameter {key!r} is missing")
         checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in types}
         check_ranges(checked, name)
         return cls(**checked)
@@ -121,6 +122,6 @@ class EpisodeHyperparameters(GradientHyperparameters):
 
 
 def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    """Reject a setting that is not one of its possible words."""
+    """Reject a value that is not one of the choices."""
     if value not in choices:
         raise BrioError(f"{key} is {value!r}, but must be one of {', '.join(choices)}")

@@ -5,7 +5,7 @@ four things of a method: no branch on tensor values, no ``.item()``, the same sh
 fold, and randomness from ``batch.key`` only (:mod:`brio_core.system.randomness`).
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -13,12 +13,10 @@ from torch import Tensor, nn
 from torch.func import grad_and_value
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.methods.hyperparameters import Hyperparameters
-
-if TYPE_CHECKING:
-    from brio_core.methods.stack import FoldStack
-    from brio_core.methods.training_scans import FeatureStore, Sources
+from brio_core.methods.stack import FoldStack
+from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import FeatureStore, TrainingScans
 
 Features = dict[str, Tensor]
 
@@ -43,7 +41,7 @@ class Method(nn.Module):
 
     ``needs`` names what the features are made of: ``fc``, ``bold`` (zero beyond ``frames``),
     ``frames``, ``covariates`` (age, sex, mean framewise displacement; unknown is NaN), ``row``
-    (the place of the subject in its cohort, -1 for a stranger).
+    (the place of the subject in its cohort, -1 for one from elsewhere).
     ``min_frames`` is the length of the shortest scan that the method can read.
     ``features_are_shared`` says that :meth:`features` uses nothing fitted on the fold.
     ``needs_population`` says that a prediction asks the training subjects: their scans are kept in
@@ -68,12 +66,12 @@ class Method(nn.Module):
         return getattr(self, verb)(*arguments)
 
     @classmethod
-    def share(cls, sources: "Sources", hyperparameters: Any) -> list[Features]:
+    def share(cls, scans: TrainingScans, hyperparameters: Any) -> list[Features]:
         """What one pass over the training scans finds out for all folds, one mapping per fold.
 
         :meth:`prepare` gets the mapping of its fold as ``train.shared``.
         """
-        return [{} for _ in sources.rows]
+        return [{} for _ in scans.rows]
 
     @classmethod
     def scan_length(cls, hyperparameters: Any, frames: np.ndarray) -> int:
@@ -142,8 +140,8 @@ class GradientMethod(Method):
     @classmethod
     def before_step(
         cls,
-        stack: "FoldStack",
-        sources: "Sources",
+        stack: FoldStack,
+        scans: TrainingScans,
         hyperparameters: Any,
         step: int,
         steps_per_epoch: int,
@@ -151,7 +149,7 @@ class GradientMethod(Method):
         """Called for all folds before each step (from 0), e.g. to refresh cached numbers."""
 
     @classmethod
-    def before_selection(cls, stack: "FoldStack", features: "FeatureStore", rows: Tensor) -> None:
+    def before_selection(cls, stack: FoldStack, features: FeatureStore, rows: Tensor) -> None:
         """Called for all folds before validation; ``rows`` (F, W) are the training subjects.
 
         A fold with fewer subjects than others is padded with row -1.
@@ -203,7 +201,7 @@ class PathMethod(Method):
 
 
 def binary_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
-    """Mean binary cross-entropy, Eq. (classification_loss) for equally filled cells."""
+    """Mean binary cross-entropy, Eq. (classification_loss) for site-classes of equal size."""
     return functional.binary_cross_entropy_with_logits(logits, label.to(logits.dtype))
 
 

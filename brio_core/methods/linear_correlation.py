@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import (
     edge_places,
     node_descriptor,
@@ -18,6 +17,7 @@ from brio_core.connectivity.graphs import (
 )
 from brio_core.methods.hyperparameters import check_choice
 from brio_core.methods.linear.method import LogisticHyperparameters, StandardisedEdges
+from brio_core.methods.train_view import TrainView
 
 EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
 

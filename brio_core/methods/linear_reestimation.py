@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import upper_triangle
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features
 from brio_core.methods.linear import krylov
 from brio_core.methods.linear.exact import Path, balanced_weights, ridge_grid
 from brio_core.methods.linear.method import StandardisedEdges, is_exact
-from brio_core.methods.training_scans import Sources
+from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainingScans
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class LinearReestimation(StandardisedEdges):
 
     @classmethod
     def share(
-        cls, sources: Sources, hyperparameters: LinearReestimationHyperparameters
+        cls, scans: TrainingScans, hyperparameters: LinearReestimationHyperparameters
     ) -> list[Features]:
-        n_rois = sources.inputs(sources.rows[:1, 0])["fc"].shape[-1]
-        total = torch.zeros(len(sources.rows), n_rois, n_rois, dtype=torch.float64)
-        total = total.to(sources.rows.device)
-        for chunk in sources.reestimates(hyperparameters.reestimates, 0, 1.0, graphs=32):
-            change = chunk.fc - sources.inputs(chunk.rows)["fc"][:, None]
-            total[chunk.folds] += change.square_().mean(1).sum(0)
-        subjects = (sources.site >= 0).sum(1)
+        n_rois = scans.inputs(scans.rows[:1, 0])["fc"].shape[-1]
+        total = torch.zeros(len(scans.rows), n_rois, n_rois, dtype=torch.float64)
+        total = total.to(scans.rows.device)
+        for rows, folds, fc in scans.reestimates(hyperparameters.reestimates, 0, 1.0, graphs=32):
+            change = fc - scans.inputs(rows)["fc"][:, None]
+            total[folds] += change.square_().mean(1).sum(0)
+        subjects = (scans.site >= 0).sum(1)
         return [{"change": upper_triangle(one / n)} for one, n in zip(total, subjects)]
 
     def solve(self, design: Tensor, train: TrainView) -> Path:

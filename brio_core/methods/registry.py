@@ -7,8 +7,9 @@ import pkgutil
 from brio_core.methods.interface import Method
 from brio_core.system.errors import BrioError
 
-# Modules beside the methods' own.
-SHARED = ("hyperparameters", "interface", "layers", "linear", "registry", "stack", "training_scans")
+# Modules that are no methods.
+SHARED = ("hyperparameters", "interface", "layers", "linear", "registry", "stack", "train_view",
+          "training_scans")  # fmt: skip
 
 
 def find(name: str) -> type[Method]:

@@ -5,21 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
-
-from brio_core.methods.interface import Method
 
 State = dict[str, Tensor]
 
 
 class FoldStack:
-    """``F`` modules of one class, called together under ``vmap``.
+    """``F`` methods of one class, called together under ``vmap``.
 
     A fold's arithmetic does not depend on its neighbours: every product is batched over folds.
     """
 
-    def __init__(self, modules: Sequence[Method]) -> None:
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
         parameters, buffers = stack_module_state(list(modules))
         self.parameters: State = {name: value.detach() for name, value in parameters.items()}
         self.buffers: State = dict(buffers)
@@ -40,7 +38,7 @@ class FoldStack:
         return {**self.parameters, **self.buffers}
 
     def persistent(self) -> State:
-        """What a checkpoint holds: all but the buffers that :meth:`Method.prepare` makes anew."""
+        """What a checkpoint holds: all but the buffers that ``prepare`` makes anew."""
         state = self.state()
         return {name: state[name] for name in self._persistent}
 

@@ -1,18 +1,16 @@
-"""The training scans of several folds and their re-estimates, for what happens between steps.
+"""The training scans of several folds, their re-estimates and their features.
 
 Folds with the same block length share re-estimates, because the resampled frames are keyed by
-subject and not by fold. A chunk is handed out only with the folds that train on its subjects.
+subject and not by fold. Re-estimates are given only to the folds that train on their subjects.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.cohorts.cohort import Cohort
 from brio_core.connectivity.block_length import clipped_block_length, round_half_up
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.connectivity.reestimation import (
@@ -20,36 +18,32 @@ from brio_core.connectivity.reestimation import (
     ragged_block_indices,
     reestimated_connectivity,
     refresh_keys,
-    subject_keys,
 )
+from brio_core.methods.stack import FoldStack
 from brio_core.system.replay import Replay
-from brio_core.system.residence import gather, half_of_free_memory, place_on_device, rows_of
-
-if TYPE_CHECKING:
-    from brio_core.methods.stack import FoldStack
-    from brio_core.training.problem import Problem
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Re-estimated FC (n, K, P, P) of the subjects in ``rows``, which train in ``folds``."""
-
-    rows: Tensor
-    folds: Tensor
-    fc: Tensor
+from brio_core.system.residence import Table, gather, rows_of
 
 
 class Scans:
-    """Standardised series of a whole cohort on the device, re-estimated on demand."""
+    """Standardised series of a whole cohort, re-estimated on demand.
 
-    def __init__(
-        self, cohort: Cohort, device: torch.device, seed: int, budget: int | None = None
-    ) -> None:
-        """``budget``: bytes on the device for the series; default half of what is free."""
-        budget = half_of_free_memory(device) if budget is None else budget
-        self.bold = place_on_device(cohort.padded_bold, device, budget)
-        self.frames = torch.as_tensor(cohort.series.frames, device=device)
-        self.keys = subject_keys(cohort.name, list(cohort.subjects), seed).to(device)
+    Parameters
+    ----------
+    bold : callable
+        Gives the series (N, T_max, P), zero beyond their frames; asked once, when needed.
+    frames : (N,)
+    keys : (N,)
+        What all resampling of a subject is derived from.
+    """
+
+    def __init__(self, bold: Callable[[], Table], frames: Tensor, keys: Tensor) -> None:
+        self._bold = bold
+        self.frames = frames
+        self.keys = keys
+
+    @cached_property
+    def bold(self) -> Table:
+        return self._bold()
 
     def reestimate(
         self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
@@ -79,41 +73,46 @@ class Scans:
         return frames, clipped_block_length(block_length, frames), keys
 
 
-class Sources:
+class TrainingScans:
     """What :meth:`GradientMethod.before_step` may use: training subjects of the stacked folds.
 
-    ``rows``, ``site`` and ``label`` are (F, W); a fold with fewer subjects is padded with site -1.
     :meth:`Method.share` gets one without features and replays.
+
+    Parameters
+    ----------
+    rows, site, label : (F, W)
+        A fold with fewer subjects is padded with site -1.
+    block_lengths : (F,)
+    inputs : mapping
+        What the method needs of every subject of the cohort.
+    scans : Scans
     """
 
     def __init__(
         self,
-        problem: "Problem",
-        train: Sequence[np.ndarray],
+        rows: np.ndarray,
+        site: np.ndarray,
+        label: np.ndarray,
         block_lengths: Sequence[float],
+        inputs: dict[str, Table],
+        scans: Scans,
         features: "FeatureStore | None" = None,
         replay: Replay | None = None,
     ) -> None:
+        device = scans.frames.device
+        self.rows, self.site, self.label = (
+            torch.as_tensor(values, device=device) for values in (rows, site, label)
+        )
+        self.n_subjects = len(scans.frames)
+        # The number of the current refresh lives on the device, so that a replay can read it.
+        self.refresh = torch.zeros((), dtype=torch.int64, device=device)
         self.replay = replay
-        self._problem = problem
-        self._train = train
+        self._train = [members[here >= 0] for members, here in zip(rows, site)]
         self._block_lengths = block_lengths
+        self._inputs = inputs
+        self._scans = scans
         self._features = features
         self._plans: dict[tuple, list] = {}
-        # Equal for all folds of the split file, whichever of them are here.
-        width = max(len(fold.train) for fold in problem.folds)
-        rows = np.zeros((len(train), width), np.int64)
-        site = np.full((len(train), width), -1)
-        for fold, members in enumerate(train):
-            rows[fold, : len(members)] = members
-            numbers = np.unique(problem.cohort.site[members], return_inverse=True)[1]
-            site[fold, : len(members)] = numbers
-        self.rows = torch.as_tensor(rows, device=problem.device)
-        self.site = torch.as_tensor(site, device=problem.device)
-        self.label = torch.as_tensor(problem.label[rows], device=problem.device)
-        self.n_subjects = len(problem.cohort.subjects)
-        # The number of the current refresh lives on the device, so that a replay can read it.
-        self.refresh = torch.zeros((), dtype=torch.int64, device=problem.device)
 
     def full_scans(self, graphs: int) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
         """Rows (F, n) and full-scan features of all folds' training subjects, n at a time."""
@@ -122,24 +121,24 @@ class Sources:
 
     def inputs(self, rows: Tensor) -> dict[str, Tensor]:
         """What the method needs of the subjects in ``rows``."""
-        return gather(self._problem.inputs, rows)
+        return gather(self._inputs, rows)
 
     def reestimates(
         self, n_resamples: int, refresh: int | Tensor, scale: float, graphs: int
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """All training subjects of all folds, about ``graphs`` re-estimates at a time.
 
+        Each time some subjects, the folds that they train in, and their FC (n, K, P, P).
         ``scale`` multiplies the folds' estimated block lengths before rounding and clipping.
         """
         plan = (n_resamples, scale, graphs)
         if plan not in self._plans:
             self._plans[plan] = self._plan(scale, max(1, graphs // n_resamples))
         for rows, folds, length in self._plans[plan]:
-            fc = self._problem.scans.reestimate(rows, length, refresh, n_resamples)
-            yield Chunk(rows, folds, fc)
+            yield rows, folds, self._scans.reestimate(rows, length, refresh, n_resamples)
 
     def _plan(self, scale: float, step: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Rows, folds and block length of every chunk, on the device."""
+        """Rows, folds and block length of every part, on the device."""
         lengths = np.array([round_half_up(scale * length) for length in self._block_lengths])
         member = np.zeros((self.n_subjects, len(self._train)), bool)
         for fold, rows in enumerate(self._train):
@@ -152,9 +151,9 @@ class Sources:
                     continue
                 rows = np.flatnonzero(inverse == number)
                 for start in range(0, len(rows), step):
-                    chunk = (rows[start : start + step], np.flatnonzero(pattern), length)
+                    part = (rows[start : start + step], np.flatnonzero(pattern), length)
                     plan.append(
-                        tuple(torch.as_tensor(part, device=self._problem.device) for part in chunk)
+                        tuple(torch.as_tensor(one, device=self.rows.device) for one in part)
                     )
         return plan
 
@@ -167,7 +166,7 @@ class FeatureStore:
     """
 
     def __init__(
-        self, stack: "FoldStack", inputs: dict[str, Tensor], shared: bool, budget: int
+        self, stack: FoldStack, inputs: dict[str, Table], shared: bool, budget: int
     ) -> None:
         self._stack = stack
         self._inputs = inputs

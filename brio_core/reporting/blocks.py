@@ -1,54 +1,111 @@
-"""Tables with cohorts one below the other."""
+"""The lines of tables: variants in the order of the paper, also those that were not run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from brio_core.reporting.results import cohort_title, in_paper_order, ordered, protocol_title
-from brio_core.reporting.tables import NOT_RUN, Cell, Row
+from brio_core.reporting.given import Given
+from brio_core.reporting.results import PROTOCOLS, in_paper_order, ordered, place_title
+from brio_core.reporting.table import NOT_RUN, Cell, Row
+
+VARIANT_WORDS = ("variant", "method", "label", "group")
+COUNTS = ("seeds", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
+Cells = Callable[[pd.DataFrame], Sequence[Cell]]
 
 
-def blocks(
-    rows: pd.DataFrame, datasets: dict, cells: Callable[[pd.Series], Sequence[Cell]]
+def by_cohort(
+    rows: pd.DataFrame,
+    given: Given,
+    columns: Sequence[str],
+    cells: Cells,
+    after: Callable[[pd.DataFrame], Sequence[Row]] = lambda own: (),
 ) -> tuple[Row, ...]:
-    """A heading for every cohort and protocol, and below it the label and ``cells`` of its rows."""
+    """Cohorts and protocols one below the other, each with its variants.
+
+    ``cells`` makes the cells of a variant from its part of ``rows``. ``after`` makes the last lines
+    of a cohort and protocol.
+    """
     lines = []
-    for key in ordered(zip(rows["cohort"], rows["protocol"])):
-        lines.append(_heading(datasets, *key))
-        own = rows[(rows["cohort"] == key[0]) & (rows["protocol"] == key[1])]
-        lines += [Row((Cell(row["label"]), *cells(row))) for _, row in own.iterrows()]
+    for cohort, protocol in pairs(rows, given):
+        own = part_of(rows, cohort, protocol)
+        title = place_title(given.datasets, cohort, protocol)
+        lines.append(_heading(title if len(own) else f"{title}: {NOT_RUN}"))
+        if len(own):
+            lines += _lines(own, variants(own, given), columns, cells)
+            lines += after(own)
     return tuple(lines)
 
 
-def planned_blocks(
-    rows: pd.DataFrame,
-    planned: dict,
-    datasets: dict,
-    columns: Sequence[str],
-    cells: Callable[[pd.DataFrame], Sequence[Cell]],
-    after: Callable[[pd.DataFrame], Sequence[Row]] = lambda own: (),
-) -> Iterator[Row]:
-    """The same for all that is planned, with what was not run; ``cells`` of a variant's rows.
-
-    ``after`` are the last lines of a cohort and protocol that has rows.
-    """
-    empty = [Cell("–")] * (len(columns) - 1)
-    words = ["variant", "method", "label", "group"]
-    for cohort, protocol in map(tuple, planned["pairs"]):
-        yield _heading(datasets, cohort, protocol)
-        own = rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)]
-        if own.empty:
-            yield Row((Cell(NOT_RUN), *empty))
-            continue
-        wanted = pd.DataFrame(planned.get("variants", []), columns=words)
-        variants = pd.concat([own[words], wanted]).drop_duplicates("variant")
-        for _, variant in in_paper_order(variants).iterrows():
-            part = own[own["variant"] == variant["variant"]]
-            found = [Cell(NOT_RUN), *empty[1:]] if part.empty else cells(part)
-            yield Row((Cell(variant["label"]), *found))
-        yield from after(own)
+def by_group(
+    rows: pd.DataFrame, given: Given, columns: Sequence[str], cells: Cells
+) -> tuple[Row, ...]:
+    """The groups of the paper one below the other, each with its variants."""
+    lines = []
+    for group, methods in variants(rows, given).groupby("group", sort=False):
+        lines += [_heading(group), *_lines(rows, methods, columns, cells)]
+    return tuple(lines)
 
 
-def _heading(datasets: dict, cohort: str, protocol: str) -> Row:
-    name = f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}"
-    return Row((Cell(name),), heading=True)
+def across(
+    places: Sequence[tuple[str, str]], width: int, cells: Callable[[tuple, pd.Series], list[Cell]]
+) -> Cells:
+    """Cells of cohorts and protocols beside each other; ``width`` of them from each one's row."""
+
+    def every(own: pd.DataFrame) -> list[Cell]:
+        found = []
+        for place in places:
+            here = part_of(own, *place)
+            found += [Cell(NOT_RUN)] * width if here.empty else cells(place, here.iloc[0])
+        return found
+
+    return every
+
+
+def _lines(rows: pd.DataFrame, methods: pd.DataFrame, columns: Sequence[str], cells: Cells):
+    for _, method in methods.iterrows():
+        own = rows[rows["variant"] == method["variant"]]
+        found = cells(own) if len(own) else [Cell(NOT_RUN)] * (len(columns) - 1)
+        yield Row((Cell(method["label"]), *found))
+
+
+def _heading(text: str) -> Row:
+    return Row((Cell(text),), heading=True)
+
+
+def variants(rows: pd.DataFrame, given: Given) -> pd.DataFrame:
+    """The variants that have rows or are planned, in the order of the paper."""
+    columns = list(VARIANT_WORDS)
+    planned = pd.DataFrame(given.planned.get("variants", []), columns=columns)
+    found = pd.concat([rows[columns], planned]).drop_duplicates("variant")
+    return in_paper_order(found)
+
+
+def pairs(rows: pd.DataFrame, given: Given) -> list[tuple[str, str]]:
+    """The same for cohorts and protocols: cohorts as they come, ``loso`` before ``id``."""
+    planned = map(tuple, given.planned.get("pairs", []))
+    present = ordered([*planned, *zip(rows["cohort"], rows["protocol"])])
+    cohorts = ordered(cohort for cohort, _ in present)
+    protocols = ordered((protocol for _, protocol in present), tuple(PROTOCOLS))
+    every = [(cohort, protocol) for cohort in cohorts for protocol in protocols]
+    return [pair for pair in every if pair in present]
+
+
+def part_of(rows: pd.DataFrame, cohort: str, protocol: str) -> pd.DataFrame:
+    """The rows of one cohort and protocol."""
+    return rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)]
+
+
+def with_planned(rows: pd.DataFrame, given: Given) -> pd.DataFrame:
+    """Rows for the CSV: those with results, and those that belong there but were not run."""
+    present = set(zip(rows["cohort"], rows["protocol"], rows["variant"]))
+    missing = [
+        {"status": NOT_RUN, "cohort": cohort, "protocol": protocol}
+        | {name: one[name] for name in VARIANT_WORDS}
+        for cohort, protocol in given.planned.get("pairs", [])
+        for one in given.planned.get("variants", [])
+        if (cohort, protocol, one["variant"]) not in present
+    ]
+    done = rows.assign(status="run")
+    table = pd.concat([done, pd.DataFrame(missing)]) if missing else done
+    whole = [name for name in COUNTS if name in table]
+    return table[["status", *rows.columns]].astype(dict.fromkeys(whole, "Int64"))

@@ -1,14 +1,22 @@
-"""Who is in a cohort and who is not: counts from participants.tsv and inclusion.tsv."""
+"""Read the files of cohorts: who is in them, who is not, block lengths and site profiles."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from brio_core.reporting.results import class_names, cohort_title, read_table
-from brio_core.reporting.tables import Cell, Row, Table, plural
+from brio_core.reporting.results import read_table
 from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json
+
+SHORTEST, LONGEST = 2, 30  # Eq. app_block_length_range
+PROFILE_NUMBERS = (
+    "label", "age", "male", "mean_fd", "tr", "frames", "fc_mean", "fc_sd", "typicality",
+)  # fmt: skip
+PROFILE_WORDS = ("subject", "site", "outlier", "recognised_as")
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,22 @@ class CohortTables:
         """Excluded subjects per kind of reason (the words before its colon), most common first."""
         kinds = self.inclusion.loc[self.inclusion["kept"] == "no", "reason"].str.split(":").str[0]
         return kinds.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+
+    @property
+    def statistics(self) -> dict[str, float]:
+        """What the paper's table of datasets says about a cohort, by the paper's names."""
+        label = self.participants["label"]
+        frames = self.inclusion.loc[self.inclusion["kept"] == "yes", "frames_after"]
+        return {
+            "samples": len(label),
+            "patients": int((label == 1).sum()),
+            "controls": int((label == 0).sum()),
+            "sites": self.participants["site"].nunique(),
+            "time_points_mean": frames.mean(),
+            "time_points_sd": frames.std(ddof=1),
+            "time_points_min": frames.min(),
+            "time_points_max": frames.max(),
+        }
 
 
 def read_cohorts(inclusion: Sequence[str], participants: Sequence[str]) -> list[CohortTables]:
@@ -66,56 +90,37 @@ def _row(cohort: CohortTables, site: str | None) -> dict:
     }
 
 
-def cohort_table(cohorts: Sequence[CohortTables], rows: pd.DataFrame, datasets: dict) -> Table:
-    """Subjects per site and class, frames, and exclusions; ``rows`` from :func:`site_rows`."""
-    lines = []
-    for cohort in cohorts:
-        if len(cohorts) > 1:
-            lines.append(Row((Cell(cohort_title(datasets, cohort.name)),), heading=True))
-        own = rows[rows["cohort"] == cohort.name]
-        lines += [Row(_cells(row)) for _, row in own.iloc[:-1].iterrows()]
-        lines.append(Row(_cells(own.iloc[-1], is_total=True)))
-    names = {class_names(datasets.get(cohort.name, {})) for cohort in cohorts}
-    negative, positive = names.pop() if len(names) == 1 else ("Class 0", "Class 1")
-    return Table(
-        title="Cohort" if len(cohorts) == 1 else "Cohorts",
-        caption=" ".join(_sentence(cohort, datasets) for cohort in cohorts),
-        columns=(
-            "Site", "Subjects", positive.capitalize(), negative.capitalize(), "TR (s)", "Frames",
-            "Excluded", "Why",
-        ),
-        rows=tuple(lines),
-        notes=("Frames: mean ± standard deviation over kept subjects, after cleaning.",),
-        section="cohort",
-        left=(0, 7),
-    )  # fmt: skip
+def read_block_lengths(paths: Sequence[str | Path]) -> dict[tuple[str, str], Path]:
+    """The block-length file of each cohort and protocol."""
+    contents = {Path(path): read_json(path) for path in paths}
+    return {(one["cohort"], one["protocol"]): path for path, one in contents.items()}
 
 
-def _cells(row: pd.Series, is_total: bool = False) -> tuple[Cell, ...]:
-    numbers = [row[key] for key in ("subjects", "positives", "negatives")]
-    low, high = (_short(row[key]) for key in ("tr_min", "tr_max"))
-    spread = "" if pd.isna(row["frames_sd"]) else f"± {row['frames_sd']:.1f}"
-    frames = "–" if pd.isna(row["frames_mean"]) else f"{row['frames_mean']:.1f}"
-    return (
-        Cell("All sites" if is_total else row["site"], bold=is_total),
-        *(Cell(f"{number:,}", bold=is_total) for number in numbers),
-        Cell(low if low == high else f"{low}–{high}"),
-        Cell(frames, spread),
-        Cell(f"{row['excluded']}", bold=is_total),
-        Cell("" if is_total else row["reasons"]),
-    )
+def block_lengths(path: str | Path, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Frames and seconds (NaN if unknown) of every fold at a multiple of its estimate."""
+    content = read_json(path)
+    try:
+        estimates = np.array([fold["estimate"] for fold in content["folds"]], float)
+        second = [
+            fold["seconds"] / fold["block_length"] if fold.get("seconds") else math.nan
+            for fold in content["folds"]
+        ]
+    except KeyError as error:
+        raise BrioError(f"{path} has no {error} in a fold; delete it and run again") from None
+    # Half up, as in training.
+    frames = np.clip(np.floor(scale * estimates + 0.5), SHORTEST, LONGEST)
+    return frames, frames * np.array(second)
 
 
-def _short(seconds: float) -> str:
-    return "–" if pd.isna(seconds) else f"{seconds:.3g}"
+def read_profiles(paths: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
+    """The site profile of each cohort, whose name is that of its folder."""
+    return {
+        Path(path).parent.name: read_table(path, PROFILE_WORDS, PROFILE_NUMBERS) for path in paths
+    }
 
 
-def _sentence(cohort: CohortTables, datasets: dict) -> str:
-    candidates, kept = len(cohort.inclusion), len(cohort.participants)
-    why = ", ".join(f"{kind} ({count})" for kind, count in cohort.reasons.items())
-    return (
-        f"{cohort_title(datasets, cohort.name)}: {kept:,} of "
-        f"{plural(candidates, 'candidate subject')} from "
-        f"{plural(cohort.participants['site'].nunique(), 'site')} are used; "
-        + (f"{candidates - kept} are excluded: {why}." if why else "none is excluded.")
-    )
+def recognition(people: pd.DataFrame) -> tuple[pd.Series, float]:
+    """Share of each site's subjects whose site connectivity tells, and what chance would give."""
+    asked = people[people["recognised_as"] != ""]
+    by_site = (asked["recognised_as"] == asked["site"]).groupby(asked["site"]).mean()
+    return by_site, 1 / max(len(by_site), 1)

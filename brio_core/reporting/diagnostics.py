@@ -1,4 +1,4 @@
-"""Read what ``diagnose`` has written about cells."""
+"""Read what ``diagnose`` has written about runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.reporting.results import in_paper_order, read_table
+from brio_core.reporting.results import REFERENCE, in_paper_order, read_table
+from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
 NUMBERS = {
@@ -24,36 +25,33 @@ ABOUT = ("method", "label", "group", "hyperparameters")
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Those of all cells of a cohort and protocol."""
+    """Those of all runs of a cohort and protocol."""
 
     cohort: str
     protocol: str
-    cells: dict[Path, dict]
+    runs: dict[Path, dict]
     """meta.json of every folder."""
 
     @cached_property
     def variants(self) -> dict[str, dict]:
-        """Method, label, group and settings of every variant, in the order of the paper."""
-        found = {meta["variant"]: {key: meta[key] for key in ABOUT} for meta in self.cells.values()}
+        """Method, label, group and hyperparameters of every variant, in the order of the paper."""
+        found = {meta["variant"]: {key: meta[key] for key in ABOUT} for meta in self.runs.values()}
         table = pd.DataFrame([{"variant": key} | value for key, value in found.items()])
         return {key: found[key] for key in in_paper_order(table)["variant"]}
 
     @cached_property
     def rois(self) -> pd.DataFrame:
         """Names, centroids (NaN where unknown) and hemispheres of the regions."""
-        path = next(iter(self.cells)) / "rois.csv"
+        path = next(iter(self.runs)) / "rois.csv"
         return read_table(path, ("name", "hemisphere"), ("roi", "x", "y", "z"))
 
     def table(self, name: str) -> pd.DataFrame:
         """One row per fold and more, with ``variant`` and ``seed``; empty if it fits no method."""
-        paths = [path for folder in self.cells if (path := folder / f"{name}.csv").exists()]
+        paths = [path for folder in self.runs if (path := folder / f"{name}.csv").exists()]
         if not paths:
             return pd.DataFrame(columns=["variant", "seed", "fold", *NUMBERS[name]])
         parts = [read_table(path, ("variant", "seed", "fold"), NUMBERS[name]) for path in paths]
         return pd.concat(parts, ignore_index=True)
-
-    def label(self, variant: str) -> str:
-        return self.variants[variant]["label"]
 
     def without_guidance(self) -> dict[float, str]:
         """Variants of BRIO w/o QG by alignment strength, in increasing order."""
@@ -65,9 +63,17 @@ class Diagnostics:
 
 
 def read_diagnostics(folders: Sequence[str]) -> list[Diagnostics]:
-    """Folders of cells that ``scripts/diagnose.py`` has filled, by cohort and protocol."""
+    """Folders of runs that ``scripts/diagnose.py`` has filled, by cohort and protocol."""
     found: dict[tuple[str, str], dict[Path, dict]] = {}
     for folder in map(Path, folders):
         meta = read_json(folder / "meta.json", "cohort", "protocol", "variant", *ABOUT)
         found.setdefault((meta["cohort"], meta["protocol"]), {})[folder] = meta
-    return [Diagnostics(*pair, cells) for pair, cells in found.items()]
+    return [Diagnostics(*pair, runs) for pair, runs in found.items()]
+
+
+def of_reference(folders: Sequence[str]) -> list[Diagnostics]:
+    """The same of cohorts in which BRIO was diagnosed; there must be one."""
+    found = [one for one in read_diagnostics(folders) if REFERENCE in one.variants]
+    if not found:
+        raise BrioError("no diagnostics of BRIO were given; run BRIO, or leave this figure out")
+    return found

@@ -3,14 +3,15 @@
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgb
 
-from brio_core.reporting.results import GROUPS, METHODS
+from brio_core.reporting.given import Given
+from brio_core.reporting.results import GROUPS, METHODS, REFERENCE
 from brio_core.system.files import atomic
 
 matplotlib.use("Agg")
@@ -66,14 +67,22 @@ matplotlib.rcParams.update(
 )
 
 
+class Drawing(NamedTuple):
+    """A figure, its alternative text, and what is added to its caption."""
+
+    figure: Figure
+    alt: str
+    note: str = ""
+
+
 def group_colour(group: str) -> str:
     """The colour of a group of methods."""
     return GROUP_COLOURS.get(group, OTHER_COLOUR)
 
 
-def variant_colour(group: str, settings: dict) -> str:
+def variant_colour(group: str, hyperparameters: dict) -> str:
     """The colour of a variant: that of its group, but ablations have one of their own."""
-    return PART_COLOURS.get(settings.get("without", ""), group_colour(group))
+    return PART_COLOURS.get(hyperparameters.get("without", ""), group_colour(group))
 
 
 def markers(methods: Iterable[tuple[str, str, str]]) -> dict[str, str]:
@@ -83,7 +92,7 @@ def markers(methods: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     for variant, method, group in methods:
         used = taken.setdefault(group, set())
         start = METHODS.index(method) if method in METHODS else 0
-        start = MARKERS.index("*") if method == "brio" else start
+        start = MARKERS.index("*") if method == REFERENCE else start
         order = [MARKERS[(start + i) % len(MARKERS)] for i in range(len(MARKERS))]
         chosen[variant] = next((m for m in order if m not in used), order[0])
         used.add(chosen[variant])
@@ -118,24 +127,27 @@ def empty_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def save(
-    figure: Figure, prefix: str | Path, *, title: str, caption: str, alt: str, section: str
-) -> None:
+def save(drawing: Drawing, given: Given, prefix: str | Path) -> None:
     """Write ``prefix.pdf`` and ``prefix.png``.
 
     The PNG carries title, caption, alternative text and its section of the overview page, so that
     the page needs to know nothing about a figure. Neither file holds a date or a version.
     """
-    text = {"Title": title, "Description": caption, "Comment": alt, "Section": section}
+    text = {
+        "Title": given.title,
+        "Description": given.caption(drawing.note),
+        "Comment": drawing.alt,
+        "Section": given.output.page,
+    }
     nothing = {"Creator": None, "Producer": None, "CreationDate": None}
-    metadata = {"pdf": {"Title": title} | nothing, "png": text | {"Software": None}}
+    metadata = {"pdf": {"Title": given.title} | nothing, "png": text | {"Software": None}}
     for kind, words in metadata.items():
         # By way of memory, because on a full disk the writer of PDF fails for reasons of its own.
         drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, metadata=words)
+        drawing.figure.savefig(drawn, format=kind, metadata=words)
         with atomic(f"{prefix}.{kind}") as temporary:
             temporary.write_bytes(drawn.getbuffer())
-    plt.close(figure)
+    plt.close(drawing.figure)
 
 
 def corner_text(axis: Axes, text: str, points: Sequence[pd.DataFrame], **style: Any) -> None:

@@ -1,11 +1,13 @@
-"""Read what training and the cohort rules have written."""
+"""Read what training has written, and how methods, cohorts and protocols are named."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from brio_core.evaluation.scores import MEASURES
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
@@ -22,7 +24,11 @@ METHODS = (
     "agmgc", "fc-hgnn", "brainood", "deci", "core", "brio", "linear-confounds",
     "linear-correlation", "linear-tangent", "linear-reestimation",
 )  # fmt: skip
+REFERENCE = "brio"
+"""The method that all others are compared with."""
+SCORES = ("auc", "acc")
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
+PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
 PREDICTION_COLUMNS = ("subject", "site", "fold", "split", "label", "logit")
 SUMMARY_NUMBERS = (
     "seeds", "folds", "left_out", "subjects", "sites",
@@ -36,18 +42,17 @@ SUMMARY_NUMBERS = (
 COSTS = (
     "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "device",
 )  # fmt: skip
-META_KEYS = (
-    "cohort", "protocol", "variant", "method", "label", "group", "seed", "split_checksum", "folds",
-)  # fmt: skip
+IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
+META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
 """The device of predictions that were not made here."""
-CELL_KEYS = ("cohort", "protocol", "variant", "seed")
+RUN_KEYS = ("cohort", "protocol", "variant", "seed")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training cell: its meta.json and the test rows of its predictions.csv."""
+    """One trained run: its meta.json and the test rows of its predictions.csv."""
 
     folder: Path
     meta: dict
@@ -93,26 +98,26 @@ def read_meta(folder: str | Path) -> dict:
 
 
 def read_runs(paths: Sequence[str | Path]) -> list[dict]:
-    """What the overview page says about cells, each once.
+    """What the overview page says about runs, each once.
 
     A path is a run folder or a ``.runs.json`` of many: a thousand folders would not fit into one
     command.
     """
-    cells: dict[tuple, dict] = {}
+    runs: dict[tuple, dict] = {}
     for path in paths:
-        found = [cell_record(path)] if Path(path).is_dir() else read_json(path)
-        for cell in found:
-            cells.setdefault(tuple(cell[key] for key in CELL_KEYS), cell)
-    return list(cells.values())
+        found = [run_record(path)] if Path(path).is_dir() else read_json(path)
+        for run in found:
+            runs.setdefault(tuple(run[key] for key in RUN_KEYS), run)
+    return list(runs.values())
 
 
-def cell_record(folder: str | Path) -> dict:
-    """The few entries of meta.json that tell when, where and with what a cell was trained."""
+def run_record(folder: str | Path) -> dict:
+    """The few entries of meta.json that tell when, where and with what a run was trained."""
     meta = read_meta(folder)
     return {
         "folder": str(folder),
         "method": meta["method"],
-        **{key: meta[key] for key in CELL_KEYS},
+        **{key: meta[key] for key in RUN_KEYS},
         "epochs": meta.get("hyperparameters", {}).get("epochs"),
         **{key: meta.get(key) for key in ("device", "versions", "seconds", "finished")},
     }
@@ -145,13 +150,20 @@ def read_history(folder: str | Path) -> pd.DataFrame:
 
 def read_summaries(paths: Sequence[str | Path]) -> pd.DataFrame:
     """All rows of several summary files, in the order of the paper."""
-    columns = ("experiment", "cohort", "protocol", "variant", "method", "label", "group", "device")
+    columns = ("experiment", *IDENTITY, "device")
     tables = []
     for path in paths:
         tables.append(read_table(path, columns, SUMMARY_NUMBERS))
         if tables[-1]["seeds"].isna().any():
             raise BrioError(f"{path} is cut off; delete it and run again")
     return in_paper_order(pd.concat(tables, ignore_index=True))
+
+
+def read_sites(paths: Sequence[str | Path]) -> pd.DataFrame:
+    """The long table: one row per variant and test fold, of several files."""
+    numbers = ("n", "positives", *MEASURES)
+    columns = (*IDENTITY, "fold")
+    return pd.concat([read_table(path, columns, numbers) for path in paths], ignore_index=True)
 
 
 def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
@@ -191,3 +203,8 @@ def cohort_title(datasets: dict, cohort: str) -> str:
 def protocol_title(protocol: str) -> str:
     """What a protocol is called in a heading."""
     return PROTOCOLS.get(protocol, protocol)
+
+
+def place_title(datasets: dict, cohort: str, protocol: str) -> str:
+    """What both together are called."""
+    return f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}"

@@ -20,10 +20,8 @@ from brio_core.evaluation.site_statistics import (
     sampling_spread,
     sd_over_sites,
 )
-from brio_core.reporting.results import Run, in_paper_order, read_run
+from brio_core.reporting.results import IDENTITY, Run, in_paper_order, read_run
 from brio_core.system.errors import BrioError
-
-IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
 
 
 class Variant(NamedTuple):
@@ -159,10 +157,10 @@ def _check(runs: list[Run]) -> None:
                     f"{run.folder} has the {key} {run.meta[key]!r}, but {first.folder} has "
                     f"{first.meta[key]!r}; delete the older of the two and run again"
                 )
-        cell = (run.meta["variant"], run.meta["seed"])
-        if cell in seen:
-            raise BrioError(f"{run.folder} repeats variant {cell[0]} with seed {cell[1]}")
-        seen.add(cell)
+        key = (run.meta["variant"], run.meta["seed"])
+        if key in seen:
+            raise BrioError(f"{run.folder} repeats variant {key[0]} with seed {key[1]}")
+        seen.add(key)
         if not _tested(run).equals(reference):
             raise BrioError(
                 f"{run.folder}/predictions.csv does not test the same subjects in the same folds "

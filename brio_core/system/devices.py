@@ -1,4 +1,7 @@
-"""Which of several GPUs a job uses: the first that no other job has locked, or that fewest have."""
+"""Which device a job uses, and how exactly it computes there.
+
+Of several GPUs it is the first that no other job has locked, or that fewest have.
+"""
 
 import fcntl
 import os
@@ -11,8 +14,36 @@ from pathlib import Path
 
 import torch
 
+from brio_core.system.errors import BrioError
+
 # Locks are held until the process ends, however it ends.
 _held: list[int] = []
+
+
+def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
+    """``cuda`` where there is one; the CPU only if it was asked for or allowed."""
+    if wanted == "cpu":
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        use_free_gpu()
+        return torch.device("cuda")
+    if wanted == "auto" and allow_cpu:
+        return torch.device("cpu")
+    raise BrioError(
+        "no CUDA device was found; set 'device: cpu' or 'allow_cpu: true' in the configuration "
+        "to train on the CPU"
+    )
+
+
+def make_deterministic(device: torch.device, precision: str) -> None:
+    """Same input, same bytes: deterministic kernels; TF32 only if the hyperparameters say so."""
+    torch.use_deterministic_algorithms(True)
+    # No result depends on memory that was never written; filling it costs a tenth of a step.
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = False
+        torch.cuda.reset_peak_memory_stats()
 
 
 def device_name(device: torch.device) -> str:

@@ -7,33 +7,23 @@ captured CUDA graph. On a CPU what does not fit is read from its file. Slower, t
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from brio_core import kernels
+from brio_core.system.rows import Rows
 
 # Rows that are read at a time when a table moves to where it lives.
 ROWS_AT_ONCE = 64
 
 
-class RowTable(Protocol):
-    """A table that reads the rows it is asked for."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    nbytes: int
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray: ...
-
-
-Table = Tensor | RowTable
+Table = Tensor | Rows
 
 
 def half_of_free_memory(device: torch.device, limit: int | None = None) -> int:
-    """Bytes that may be gather for what only saves time.
+    """Bytes that may be used for what only saves time.
 
     On a CPU, ``limit`` is what the process may have in all, such as the memory of its job.
     """
@@ -57,7 +47,7 @@ def _stated(path: str, key: str) -> int:
     return 1024 * int(found[0][1]) if found else 0
 
 
-def place_on_device(table: np.ndarray | RowTable, device: torch.device, budget: int) -> Table:
+def place_on_device(table: np.ndarray | Rows, device: torch.device, budget: int) -> Table:
     """A table on the device, or if it exceeds ``budget`` in pinned host memory or left as it is."""
     if isinstance(table, np.ndarray):
         tensor = torch.as_tensor(table)

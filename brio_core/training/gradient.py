@@ -11,13 +11,14 @@ from torch.nn import functional
 
 from brio_core.methods.interface import Batch, GradientMethod
 from brio_core.methods.stack import FoldStack, State
-from brio_core.methods.training_scans import FeatureStore, Sources
+from brio_core.methods.training_scans import FeatureStore
 from brio_core.system.progress import Progress
 from brio_core.system.randomness import fold_in
 from brio_core.system.replay import Replay
 from brio_core.system.seeds import derive_seed
 from brio_core.training.batches import Batches
-from brio_core.training.problem import Fold, Problem
+from brio_core.training.data import Fold
+from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
 from brio_core.training.selection import ValidationAuc
 
@@ -31,9 +32,9 @@ class GradientFit:
     def __init__(self, problem: Problem, folds: Sequence[Fold], memory_budget: int) -> None:
         self.problem = problem
         self.folds = list(folds)
-        self.hyperparameters = problem.hyperparameters
-        self.method: type[GradientMethod] = problem.method
-        device = problem.device
+        self.hyperparameters = problem.trial.hyperparameters
+        self.method: type[GradientMethod] = problem.trial.method
+        self.device = device = problem.data.device
         self.stack = FoldStack([problem.module(fold) for fold in folds])
         self.features = FeatureStore(
             self.stack, problem.inputs, self.method.features_are_shared, memory_budget
@@ -58,27 +59,19 @@ class GradientFit:
 
     def _rebuild_tables(self) -> None:
         """What belongs to the folds as they are now, and to no state that training changes."""
-        problem, folds = self.problem, self.folds
-        self._replay = Replay(problem.device)
-        self.sources = Sources(
-            problem,
-            [fold.train for fold in folds],
-            [fold.block_length for fold in folds],
-            self.features,
-            self._replay,
-        )
-        self._validation = ValidationAuc(
-            [fold.validation_groups for fold in folds], problem.label, problem.device
-        )
+        self._replay = Replay(self.device)
+        self.scans = self.problem.training_scans(self.folds, self.features, self._replay)
+        groups = [fold.validation_groups for fold in self.folds]
+        self._validation = ValidationAuc(groups, self.problem.data.label, self.device)
         self._parts = list(self._validation.parts(VALIDATED_AT_ONCE))
-        shape = len(folds), max(len(fold.validation_groups) for fold in folds)
-        self._groups = torch.zeros(shape, dtype=torch.float64, device=problem.device)
+        shape = len(groups), max(map(len, groups))
+        self._groups = torch.zeros(shape, dtype=torch.float64, device=self.device)
         self._start_totals()
 
     def _start_totals(self) -> None:
         # A phase need not log what those before it did; its epochs have zeros there.
         self._totals = {
-            name: torch.zeros(len(self.folds), device=self.problem.device)
+            name: torch.zeros(len(self.folds), device=self.device)
             for name in (self.history or [{}])[-1]
             if not name.startswith("validation_auc")
         }
@@ -87,11 +80,11 @@ class GradientFit:
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[
             self.hyperparameters.optimiser
         ]
-        on_gpu = self.problem.device.type == "cuda"
+        on_gpu = self.device.type == "cuda"
         rate: float | Tensor = self.hyperparameters.learning_rate
         if self.hyperparameters.schedule == "cosine":
             # A tensor, so that a captured step can read the rate of its own number.
-            rate = torch.tensor(rate, device=self.problem.device)
+            rate = torch.tensor(rate, device=self.device)
         return kind(
             list(self.stack.parameters.values()),
             lr=rate,
@@ -123,7 +116,7 @@ class GradientFit:
             for step in range(self.batches.per_epoch):
                 number = (self.epoch - 1) * self.batches.per_epoch + step
                 self.method.before_step(
-                    self.stack, self.sources, self.hyperparameters, number, self.batches.per_epoch
+                    self.stack, self.scans, self.hyperparameters, number, self.batches.per_epoch
                 )
                 self._replay(phase, partial(self._step, phase))
             self._epoch.fill_(self.epoch)
@@ -188,7 +181,7 @@ class GradientFit:
         self._set_rate()
         index, label, site = self.batches.take(self._counter)
         half = self.hyperparameters.precision == "bfloat16"
-        with torch.autocast(self.problem.device.type, torch.bfloat16, enabled=half):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
             gradients, (value, logs) = vmap(gradient)(
                 learnt,
                 fixed,
@@ -213,7 +206,7 @@ class GradientFit:
     def _select(self) -> None:
         """Score the validation groups; keep the state of every fold that has improved."""
         hyperparameters, epoch = self.hyperparameters, self._epoch
-        rows = torch.where(self.sources.site < 0, -1, self.sources.rows)
+        rows = torch.where(self.scans.site < 0, -1, self.scans.rows)
         self.method.before_selection(self.stack, self.features, rows)
         index = self._validation.index
         parts = []
@@ -279,7 +272,7 @@ class GradientFit:
         names = [fold.name for fold in self.folds]
         if snapshot["folds"] != names:
             kept = [names.index(name) for name in snapshot["folds"]]
-            self._keep(torch.tensor(kept, device=self.problem.device))
+            self._keep(torch.tensor(kept, device=self.device))
         self.epoch = snapshot["epoch"]
         self.stack.load(snapshot["state"])
         self.optimiser.load_state_dict(snapshot["optimiser"])

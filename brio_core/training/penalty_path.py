@@ -8,7 +8,8 @@ from torch import Tensor
 from brio_core.methods.interface import Features, PathMethod
 from brio_core.system.residence import gather
 from brio_core.system.threads import one_thread, spread
-from brio_core.training.problem import Fold, Problem
+from brio_core.training.data import Fold
+from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
 from brio_core.training.selection import ValidationAuc
 
@@ -20,9 +21,10 @@ def fit_paths(problem: Problem, fit: Callable[[Fold], FoldResult]) -> list[FoldR
     # What folds share comes first, so that no two threads compute it. It is many small operations.
     with one_thread():
         _ = problem.shared_features, problem.shared_statistics
-    if any(problem.method.uses_all_threads(len(fold.train)) for fold in problem.folds):
-        return [fit(fold) for fold in problem.folds]
-    return spread(fit, problem.folds, problem.device)
+    method, folds = problem.trial.method, problem.data.folds
+    if any(method.uses_all_threads(len(fold.train)) for fold in folds):
+        return [fit(fold) for fold in folds]
+    return spread(fit, folds, problem.data.device)
 
 
 @torch.no_grad()
@@ -30,7 +32,8 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
     """Fit one fold at every point of its path and keep the point with the best validation AUC."""
     module = problem.module(fold)
     assert isinstance(module, PathMethod)
-    validation = ValidationAuc([fold.validation_groups], problem.label, problem.device)
+    data = problem.data
+    validation = ValidationAuc([fold.validation_groups], data.label, data.device)
     features = _features(problem, module, validation.index[0])
     if not module.representation_is_shared:
         features = list(features)

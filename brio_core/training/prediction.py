@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brio_core.cohorts.cohort import PaddedScans
+from brio_core.cohorts.cohort import padded_scans
 from brio_core.cohorts.stores import Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.system.errors import BrioError
@@ -25,7 +25,7 @@ def scan_inputs(
         scans = (torch.as_tensor(series.scan(row)).double() for row in rows)
         made["fc"] = torch.stack([fisher_z_connectivity(scan).float() for scan in scans])
     if "bold" in needs:
-        made["bold"] = torch.from_numpy(PaddedScans(series)[rows])
+        made["bold"] = torch.from_numpy(padded_scans(series)[rows])
     if "frames" in needs:
         made["frames"] = torch.as_tensor(series.frames[rows])
     if "row" in needs:

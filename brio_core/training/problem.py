@@ -1,187 +1,126 @@
-"""One training run, ready on the device: cohort, folds, labels and names for randomness."""
+"""What is tried, and what comes of trying it on data: modules, and all that they are made of."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.cohorts.cohort import Cohort, TrainRows, TrainView
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features, Method, PathMethod, initialise
-from brio_core.methods.training_scans import Scans, Sources
-from brio_core.system.errors import BrioError
-from brio_core.system.residence import Table, gather, half_of_free_memory, place_on_device, tabulate
+from brio_core.methods.train_view import TrainView, training_rows
+from brio_core.methods.training_scans import FeatureStore, Scans, TrainingScans
+from brio_core.system.replay import Replay
+from brio_core.system.residence import Table, gather, tabulate
 from brio_core.system.seeds import derive_seed
-
-# What a method may need of a subject that is too large to be held more than once.
-SCANS = ("fc", "bold")
+from brio_core.training.data import SCANS, Fold, TrainingData
 
 
 @dataclass(frozen=True)
-class Fold:
-    """Rows of one fold in the cohort."""
+class Trial:
+    """What is tried: a method with hyperparameters; variant and seed are keys of its randomness."""
 
-    name: str
-    train: np.ndarray
-    test: np.ndarray
-    validation: np.ndarray
-    validation_groups: tuple[np.ndarray, ...]
-    block_length: float
-
-
-def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
-    """The folds of a split file, checked against the cohort and the block-length file."""
-    if tuple(split["subjects"]) != cohort.subjects:
-        raise BrioError(
-            f"the split file of cohort {split['cohort']!r} lists other subjects than its "
-            "participants.tsv; run the workflow again so that both belong together"
-        )
-    if block_length["split_checksum"] != split["checksum"]:
-        raise BrioError(
-            "the block-length file belongs to another split file; run the workflow again"
-        )
-    estimates = {fold["name"]: fold["estimate"] for fold in block_length["folds"]}
-    rows = lambda values: np.asarray(values, np.int64)  # noqa: E731
-    return [
-        Fold(
-            fold["name"],
-            rows(fold["train"]),
-            rows(fold["test"]),
-            rows(fold["validation"]),
-            tuple(rows(group) for group in fold["validation_groups"]),
-            estimates[fold["name"]],
-        )
-        for fold in split["folds"]
-    ]
-
-
-class Problem:
-    """Everything a fit needs, independent of how many folds are fitted together."""
-
-    def __init__(
-        self,
-        cohort: Cohort,
-        split: dict,
-        folds: Sequence[Fold],
-        method: type[Method],
-        hyperparameters: Hyperparameters,
-        variant: str,
-        seed: int,
-        device: torch.device,
-        memory_budget: int | None = None,
-        memory_limit: int | None = None,
-    ) -> None:
-        """``memory_budget``: bytes on the device for a table; default half of what is free.
-
-        ``memory_limit``: bytes of the host that the process may have in all.
-        """
-        self.cohort = cohort
-        self.label = np.asarray(split["label"], np.int64)
-        self.folds = list(folds)
-        self.method = method
-        self.hyperparameters = hyperparameters
-        self.variant = variant
-        self.seed = seed
-        self.device = device
-        self._memory_budget = memory_budget
-        self._memory_limit = memory_limit
-
-    @property
-    def memory_budget(self) -> int:
-        """Bytes that scans, or features cached from them, may take on the device."""
-        if self._memory_budget is None:
-            return half_of_free_memory(self.device, self._memory_limit)
-        return self._memory_budget
-
-    @cached_property
-    def inputs(self) -> dict[str, Table]:
-        """What the method needs of every subject, on the device once per cell if it fits."""
-        self.cohort.series.require_frames(self.method.min_frames, self.method.name)
-        small = {
-            "frames": self.cohort.series.frames,
-            "covariates": self.cohort.covariates,
-            "row": np.arange(len(self.cohort.subjects)),
-        }
-        return {
-            need: self._scan_table(need)
-            if need in SCANS
-            else torch.as_tensor(small[need], device=self.device)
-            for need in self.method.needs
-        }
-
-    def _scan_table(self, need: str) -> Table:
-        if need == "bold":
-            return self.scans.bold
-        return place_on_device(self.cohort.fc, self.device, self._scan_budget)
-
-    @property
-    def _scan_budget(self) -> int:
-        # A path method reads every scan a few times only: its file will do.
-        return 0 if self.fits_paths else self.memory_budget
-
-    @cached_property
-    def scans(self) -> Scans:
-        """Series, for methods that read them or re-estimate FC."""
-        seed = 0 if self.fits_paths else self.seed
-        return Scans(self.cohort, self.device, seed, self._scan_budget)
+    method: type[Method]
+    hyperparameters: Hyperparameters
+    variant: str
+    seed: int
 
     @property
     def fits_paths(self) -> bool:
         """Whether the method is fitted exactly, which no seed may change."""
         return issubclass(self.method, PathMethod)
 
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A trial on data: everything a fit needs, however many folds are fitted together."""
+
+    data: TrainingData
+    trial: Trial
+
+    def with_hyperparameters(self, chosen: dict[str, Any]) -> "Problem":
+        """The same with other values of some hyperparameters."""
+        if not chosen:
+            return self
+        hyperparameters = replace(self.trial.hyperparameters, **chosen)
+        return replace(self, trial=replace(self.trial, hyperparameters=hyperparameters))
+
+    @cached_property
+    def inputs(self) -> dict[str, Table]:
+        """What the method needs of every subject."""
+        method = self.trial.method
+        self.data.cohort.series.require_frames(method.min_frames, method.name)
+        return {need: self.data.table(need, self._keeps_scans) for need in method.needs}
+
+    @property
+    def _keeps_scans(self) -> bool:
+        # A path method reads every scan a few times only: its file will do.
+        return not self.trial.fits_paths
+
+    @cached_property
+    def scans(self) -> Scans:
+        """Series, for methods that re-estimate FC."""
+        seed = 0 if self.trial.fits_paths else self.trial.seed
+        return self.data.scans(seed, self._keeps_scans)
+
     @cached_property
     def shared_features(self) -> Features | None:
         """Features of every subject, once for all folds, of a path method, if memory allows it."""
-        if not (self.fits_paths and self.method.features_are_shared):
+        data = self.data
+        if not (self.trial.fits_paths and self.trial.method.features_are_shared):
             return None
-        n_rois, n_sites = self.cohort.fc.shape[-1], self.n_sites(self.folds[0])
-        module = self.method(self.hyperparameters, n_rois, n_sites).to(self.device)
+        module = self._untrained(data.folds[0])
 
         def make(rows: Tensor) -> Features:
             return module.features(gather(self.inputs, rows))
 
         with torch.no_grad():
-            return tabulate(make, len(self.cohort.subjects), 32, self.memory_budget, self.device)
+            return tabulate(make, len(data.cohort.subjects), 32, data.memory_budget, data.device)
 
     @cached_property
     def shared_statistics(self) -> dict[str, Features]:
         """What the method finds out about the training scans of every fold in one pass."""
-        sources = Sources(
-            self, [fold.train for fold in self.folds], [fold.block_length for fold in self.folds]
-        )
-        found = self.method.share(sources, self.hyperparameters)
-        return {fold.name: mapping for fold, mapping in zip(self.folds, found)}
+        folds = self.data.folds
+        found = self.trial.method.share(self.training_scans(folds), self.trial.hyperparameters)
+        return {fold.name: mapping for fold, mapping in zip(folds, found)}
+
+    def training_scans(
+        self,
+        folds: Sequence[Fold],
+        features: FeatureStore | None = None,
+        replay: Replay | None = None,
+    ) -> TrainingScans:
+        """The training subjects of some folds, for what happens between steps."""
+        lengths = [fold.block_length for fold in folds]
+        rows = self.data.training_rows(folds)
+        return TrainingScans(*rows, lengths, self.inputs, self.scans, features, replay)
 
     def seed_key(self, fold: Fold, purpose: str) -> tuple[object, ...]:
-        """The words that all randomness of a fold is derived from."""
-        return (self.cohort.name, fold.name, self.variant, self.seed, purpose)
+        """What all randomness of a fold is derived from."""
+        return (self.data.cohort.name, fold.name, self.trial.variant, self.trial.seed, purpose)
 
     def view(self, fold: Fold) -> TrainView:
         """The training subjects of a fold."""
-        names, site = np.unique(self.cohort.site[fold.train], return_inverse=True)
-        rows = torch.as_tensor(fold.train, device=self.device)
+        data = self.data
+        rows = torch.as_tensor(fold.train, device=data.device)
         if self.shared_features is None:
             chosen = {
-                name: TrainRows(table, rows) if name in SCANS else table[rows]
+                name: training_rows(table, rows) if name in SCANS else table[rows]
                 for name, table in self.inputs.items()
             }
         else:
             features = self.shared_features.items()
-            chosen = {"features": {name: TrainRows(table, rows) for name, table in features}}
+            chosen = {"features": {name: training_rows(table, rows) for name, table in features}}
         return TrainView(
             **chosen,
             shared=self.shared_statistics.get(fold.name, {}),
-            site=torch.as_tensor(site, device=self.device),
-            label=torch.as_tensor(self.label[fold.train], device=self.device),
-            n_sites=len(names),
-            n_rois=self.cohort.fc.shape[-1],
-            rois=self.cohort.series.rois,
+            site=torch.as_tensor(data.site_numbers(fold), device=data.device),
+            label=torch.as_tensor(data.label[fold.train], device=data.device),
+            n_sites=data.n_sites(fold),
+            n_rois=data.n_rois,
+            rois=data.cohort.series.rois,
         )
 
     def module(self, fold: Fold) -> Method:
@@ -189,40 +128,31 @@ class Problem:
         view = self.view(fold)
 
         def build() -> Method:
-            module = self.method(self.hyperparameters, view.n_rois, view.n_sites).to(self.device)
+            module = self._untrained(fold)
             module.prepare(view)
             return module
 
         return initialise(build, derive_seed(*self.seed_key(fold, "initial weights")))
 
-    def with_hyperparameters(self, chosen: dict[str, Any]) -> "Problem":
-        """The same problem with other hyperparameters; scans on the device are shared."""
-        if not chosen:
-            return self
-        other = copy.copy(self)
-        other.hyperparameters = replace(self.hyperparameters, **chosen)
-        for made_with_settings in ("shared_features", "shared_statistics"):
-            other.__dict__.pop(made_with_settings, None)
-        return other
-
     def restored(self, fold: Fold, state: dict[str, Tensor], chosen: dict[str, Any]) -> Method:
         """The module of a fold with a stored state, in evaluation mode."""
-        if self.method.needs_population:
-            module = self.with_hyperparameters(chosen).module(fold)
-        else:
-            hyperparameters, n_rois = (
-                replace(self.hyperparameters, **chosen),
-                self.cohort.fc.shape[-1],
-            )
-            module = self.method(hyperparameters, n_rois, self.n_sites(fold)).to(self.device)
+        here = self.with_hyperparameters(chosen)
+        population = self.trial.method.needs_population
+        module = here.module(fold) if population else here._untrained(fold)
         module.load_state_dict(state)
         return module.eval()
 
+    def _untrained(self, fold: Fold) -> Method:
+        method, hyperparameters = self.trial.method, self.trial.hyperparameters
+        module = method(hyperparameters, self.data.n_rois, self.data.n_sites(fold))
+        return module.to(self.data.device)
+
     def stack_key(self, fold: Fold) -> tuple[int, int]:
         """Folds with equal keys have equal shapes and can train together."""
-        frames = self.cohort.series.frames[fold.train]
-        return self.n_sites(fold), self.method.scan_length(self.hyperparameters, frames)
+        frames = self.data.cohort.series.frames[fold.train]
+        length = self.trial.method.scan_length(self.trial.hyperparameters, frames)
+        return self.data.n_sites(fold), length
 
-    def n_sites(self, fold: Fold) -> int:
-        """Number of training sites of a fold."""
-        return len(np.unique(self.cohort.site[fold.train]))
+    def count_parameters(self) -> int:
+        """Learnt numbers of one fold's module."""
+        return sum(one.numel() for one in self._untrained(self.data.folds[0]).parameters())

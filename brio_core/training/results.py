@@ -17,11 +17,11 @@ from torch import Tensor
 from brio_core.methods import registry
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Method
-from brio_core.methods.stack import FoldStack
 from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic, write_text
 from brio_core.system.residence import gather
-from brio_core.training.problem import Fold, Problem
+from brio_core.training.data import Fold, TrainingData
+from brio_core.training.problem import Problem
 
 MODEL_FORMAT = "brio-models"
 MODEL_VERSION = 2
@@ -66,10 +66,6 @@ class Models:
         module.load_state_dict(self.states[fold])
         return module.eval()
 
-    def stack(self, folds: Sequence[int], device: torch.device | str = "cpu") -> FoldStack:
-        """Several folds with equally many training sites as one."""
-        return FoldStack([self.module(fold).to(device) for fold in folds])
-
 
 def write_models(
     path: Path, problem: Problem, results: Sequence[FoldResult], compress: bool = False
@@ -78,11 +74,11 @@ def write_models(
     content = {
         "format": MODEL_FORMAT,
         "version": MODEL_VERSION,
-        "method": problem.method.name,
-        "hyperparameters": _plain(problem.hyperparameters),
-        "n_rois": problem.cohort.fc.shape[-1],
+        "method": problem.trial.method.name,
+        "hyperparameters": _plain(problem.trial.hyperparameters),
+        "n_rois": problem.data.n_rois,
         "folds": [result.name for result in results],
-        "n_sites": [problem.n_sites(fold) for fold in problem.folds],
+        "n_sites": [problem.data.n_sites(fold) for fold in problem.data.folds],
         "states": [
             # Interned, so that a fold that was restored is written like one that was not.
             {sys.intern(name): value.cpu().clone() for name, value in result.state.items()}
@@ -116,11 +112,11 @@ def read_models(path: str | Path) -> Models:
         if (content["format"], content["version"]) != (MODEL_FORMAT, MODEL_VERSION):
             raise ValueError("another format")
     except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; train the cell first") from None
+        raise BrioError(f"{path} does not exist; train the run first") from None
     except Exception as error:
         raise BrioError(
             f"{path} is not a model file of this version ({type(error).__name__}); "
-            "delete it and train the cell again"
+            "delete it and train the run again"
         ) from None
     method = registry.find(content["method"])
     hyperparameters = method.Hyperparameters.of(content["hyperparameters"], str(path))
@@ -143,24 +139,16 @@ def _plain(hyperparameters: Hyperparameters) -> dict[str, Any]:
 
 
 def write_predictions(
-    path: Path, problem: Problem, logits: Sequence[dict[str, np.ndarray]]
+    path: Path, data: TrainingData, logits: Sequence[dict[str, np.ndarray]]
 ) -> None:
     """Write predictions.csv; ``logits`` has one mapping split -> logits per fold."""
-    rows = []
-    for fold, values in zip(problem.folds, logits):
-        for split in ("validation", "test"):
-            members: np.ndarray = getattr(fold, split)
-            for row, logit in zip(members, values[split]):
-                rows.append(
-                    (
-                        problem.cohort.subjects[row],
-                        problem.cohort.site[row],
-                        fold.name,
-                        split,
-                        problem.label[row],
-                        f"{logit:.9g}",
-                    )
-                )
+    subjects, site, label = data.cohort.subjects, data.cohort.site, data.label
+    rows = [
+        (subjects[row], site[row], fold.name, split, label[row], f"{logit:.9g}")
+        for fold, values in zip(data.folds, logits)
+        for split in ("validation", "test")
+        for row, logit in zip(getattr(fold, split), values[split])
+    ]
     write_text(path, _csv(("subject", "site", "fold", "split", "label", "logit"), rows))
 
 

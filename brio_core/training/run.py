@@ -2,7 +2,7 @@
 
 import platform
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,12 @@ import numpy as np
 import torch
 
 from brio_core import __version__
-from brio_core.cohorts.checksums import input_checksums
-from brio_core.cohorts.cohort import Cohort
-from brio_core.cohorts.splits import read_split
 from brio_core.methods import registry
-from brio_core.methods.interface import Method
-from brio_core.system.devices import device_name
-from brio_core.system.files import read_json, write_json
-from brio_core.training.problem import Problem, read_folds
+from brio_core.system.devices import choose_device, device_name, make_deterministic
+from brio_core.system.files import write_json
+from brio_core.training.checkpoints import Checkpoints, fingerprint
+from brio_core.training.data import RunFiles
+from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import (
     FoldResult,
     fold_logits,
@@ -26,86 +24,84 @@ from brio_core.training.results import (
     write_models,
     write_predictions,
 )
-from brio_core.training.trainer import (
-    Checkpoints,
-    choose_device,
-    fingerprint,
-    make_deterministic,
-    search,
-)
+from brio_core.training.search import Tried, search, values_to_try
 
 
-def run_cell(
-    cohort_dir: Path,
-    split_path: Path,
-    block_length_path: Path,
-    variant: str,
-    params: dict[str, Any],
-    seed: int,
-    out_dir: Path,
-    device: str = "auto",
-    allow_cpu: bool = True,
-    group_size: int | None = None,
-    checkpoint_seconds: float = 60.0,
-    code: str = "",
-    compress_models: bool = False,
-    memory_mb: int | None = None,
-) -> None:
+@dataclass(frozen=True)
+class Run:
+    """What is trained: on which files, with what, under which seed.
+
+    ``params`` are the method, its hyperparameters, the values to search, and the variant's label
+    and group in tables. ``code`` is the version of the code, which results keep.
+    """
+
+    files: RunFiles
+    variant: str
+    params: dict[str, Any]
+    seed: int
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How a run is trained here; none of it changes a prediction.
+
+    ``group_size`` folds train together (default: all).
+    """
+
+    device: str = "auto"
+    allow_cpu: bool = True
+    group_size: int | None = None
+    checkpoint_seconds: float = 60.0
+    memory_mb: int | None = None
+    compress_models: bool = False
+
+
+def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
     started, begun = datetime.now(UTC), time.perf_counter()
-    method = registry.find(params["method"])
+    method = registry.find(run.params["method"])
     hyperparameters = method.Hyperparameters.of(
-        params["hyperparameters"], f"method {params['method']!r}"
+        run.params["hyperparameters"], f"method {run.params['method']!r}"
     )
-    chosen = choose_device(device, allow_cpu)
-    make_deterministic(chosen, params["hyperparameters"].get("precision", "float32"))
-    cohort = Cohort.load(cohort_dir)
-    split = read_split(split_path)
-    block_length = read_json(block_length_path, "split_checksum", "folds")
-    folds = read_folds(cohort, split, block_length)
-    limit = None if memory_mb is None else memory_mb * 10**6
-    problem = Problem(
-        cohort, split, folds, method, hyperparameters, variant, seed, chosen, memory_limit=limit
-    )
+    device = choose_device(machine.device, machine.allow_cpu)
+    make_deterministic(device, run.params["hyperparameters"].get("precision", "float32"))
+    data = run.files.read(device, machine.memory_mb)
+    problem = Problem(data, Trial(method, hyperparameters, run.variant, run.seed))
+    inputs = run.files.checksums()
 
     def checkpoints(problem: Problem) -> Checkpoints:
-        mark = fingerprint(problem, split, code)
-        return Checkpoints(out_dir / ".unfinished", mark, checkpoint_seconds)
+        mark = fingerprint(problem, inputs, run.code)
+        return Checkpoints(out_dir / ".unfinished", mark, machine.checkpoint_seconds)
 
-    values = _values_to_try(method, params)
+    values = values_to_try(method, run.params)
     training_begun = time.perf_counter()
-    results, tries = search(problem, values, checkpoints, group_size)
-    if chosen.type == "cuda":
+    results, tries = search(problem, values, checkpoints, machine.group_size)
+    if device.type == "cuda":
         torch.cuda.synchronize()
     training_seconds = time.perf_counter() - training_begun
-    logits = [fold_logits(problem, result, fold) for result, fold in zip(results, folds)]
+    logits = [fold_logits(problem, result, fold) for result, fold in zip(results, data.folds)]
 
-    write_predictions(out_dir / "predictions.csv", problem, logits)
+    write_predictions(out_dir / "predictions.csv", data, logits)
     write_history(out_dir / "history.csv", results)
-    write_models(out_dir / "models.pt", problem, results, compress_models)
+    write_models(out_dir / "models.pt", problem, results, machine.compress_models)
     meta = {
-        "cohort": split["cohort"],
-        "protocol": split["protocol"],
-        "variant": variant,
-        "method": params["method"],
-        "label": params["label"],
-        "group": params["group"],
-        "seed": seed,
-        "hyperparameters": params["hyperparameters"],
-        "search": params.get("search", {}),
-        "split_checksum": split["checksum"],
-        "inputs": input_checksums(cohort_dir, block_length_path),
-        "code": code,
+        **_identity(run, problem),
+        "hyperparameters": run.params["hyperparameters"],
+        "search": run.params.get("search", {}),
+        "split_checksum": data.split["checksum"],
+        "inputs": inputs,
+        "code": run.code,
         "versions": _versions(),
-        "device": device_name(chosen),
+        "device": device_name(device),
         "threads": torch.get_num_threads(),
-        "group_size": group_size or len(folds),
-        "parameters": _count_parameters(problem),
+        "group_size": machine.group_size or len(data.folds),
+        "parameters": problem.count_parameters(),
         "tries": [asdict(one) for one in tries],
-        "folds": _fold_records(problem, results, training_seconds, len(tries)),
+        "folds": fold_records(problem, results, training_seconds, tries),
         "seconds": round(time.perf_counter() - begun, 3),
         "training_seconds": round(training_seconds, 3),
-        "peak_memory_bytes": _peak_memory(chosen),
+        "peak_memory_bytes": _peak_memory(device),
         "started": started.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -113,37 +109,32 @@ def run_cell(
     checkpoints(problem).remove()
 
 
-def _values_to_try(method: type[Method], params: dict[str, Any]) -> dict[str, list]:
-    """The values that every fold's validation subjects choose from, type-checked."""
-    where = f"method {params['method']!r}, search"
-
-    def typed(key: str, value: Any) -> Any:
-        return getattr(
-            method.Hyperparameters.of({**params["hyperparameters"], key: value}, where), key
-        )
-
+def _identity(run: Run, problem: Problem) -> dict[str, Any]:
+    """Which run this is, by the names that tables use."""
+    split = problem.data.split
     return {
-        key: [typed(key, value) for value in values]
-        for key, values in params.get("search", {}).items()
+        "cohort": split["cohort"],
+        "protocol": split["protocol"],
+        "variant": run.variant,
+        **{key: run.params[key] for key in ("method", "label", "group")},
+        "seed": run.seed,
     }
 
 
-def _fold_records(
-    problem: Problem, results: list[FoldResult], training_seconds: float, tries: int
+def fold_records(
+    problem: Problem, results: list[FoldResult], training_seconds: float, tries: list[Tried]
 ) -> list[dict[str, Any]]:
+    """What meta.json tells about every fold."""
     # Folds train together, so a fold's share of the time is the time per epoch and fold. The
     # lengths of tries that were not kept are not known; they count like those that were.
-    epochs = tries * sum(result.epochs for result in results)
+    epochs = len(tries) * sum(result.epochs for result in results)
     return [
         {
             "name": result.name,
             "selected_epoch": result.selected_epoch,
             "validation_auc": result.validation_auc,
             "epochs": result.epochs,
-            # Methods may raise it; what is fitted along a path has none.
-            "first_epoch": getattr(
-                problem.with_hyperparameters(result.chosen).hyperparameters, "first_epoch", None
-            ),
+            "first_epoch": _first_epoch(problem.with_hyperparameters(result.chosen)),
             "seconds_per_epoch": round(training_seconds / epochs, 6),
             "chosen": result.chosen,
         }
@@ -151,11 +142,9 @@ def _fold_records(
     ]
 
 
-def _count_parameters(problem: Problem) -> int:
-    module = problem.method(
-        problem.hyperparameters, problem.cohort.fc.shape[-1], problem.n_sites(problem.folds[0])
-    )
-    return sum(parameter.numel() for parameter in module.parameters())
+def _first_epoch(problem: Problem) -> int | None:
+    """The first eligible epoch: methods may raise it; what is fitted along a path has none."""
+    return getattr(problem.trial.hyperparameters, "first_epoch", None)
 
 
 def _peak_memory(device: torch.device) -> int:

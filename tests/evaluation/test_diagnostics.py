@@ -10,18 +10,14 @@ import yaml
 from synthetic import METHODS, make_cohort, make_problem
 
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
-from brio_core.evaluation.diagnostics import (
-    discordance_rate,
-    mismatch_rates,
-    predictive_variation,
-    site_discrepancy,
-)
-from brio_core.evaluation.diagnostics.fold import FoldData, diagnose_fold
-from brio_core.evaluation.diagnostics.reestimates import Reestimates
+from brio_core.evaluation.diagnostics.caches import Reestimates
+from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
+from brio_core.evaluation.diagnostics.predictive_variation import predictive_variation
 from brio_core.evaluation.diagnostics.scan_length import shortened, window
+from brio_core.evaluation.diagnostics.site_discrepancy import site_discrepancy
+from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
 from brio_core.methods.interface import PathMethod
 from brio_core.methods.layers.transport import sinkhorn_divergence
-from brio_core.methods.training_scans import Scans
 from brio_core.training.results import write_records
 
 SETTINGS = {"reestimates": 3, "epsilon": 0.1, "retention_draws": 4, "scan_fractions": [0.5]}
@@ -139,8 +135,8 @@ def test_mismatch_rates_equal_a_slow_reading():
 
 @pytest.mark.parametrize("position", ["beginning", "middle", "end"])
 def test_a_shortened_scan_is_a_window_of_its_series(position):
-    cohort, _ = make_cohort(n_sites=2)
-    scans = Scans(cohort, torch.device("cpu"), 0)
+    cohort, table = make_cohort(n_sites=5, per_class=2)
+    scans = make_problem("gcn", cohort, table)[0].data.scans(0)
     rows = torch.arange(5)
     inputs = {"fc": torch.as_tensor(cohort.fc[:5]), "bold": scans.bold[rows],
               "frames": scans.frames[rows], "covariates": torch.ones(5, 3)}  # fmt: skip
@@ -162,8 +158,7 @@ def test_a_shortened_scan_is_a_window_of_its_series(position):
 
 
 def test_reestimates_that_are_kept_are_those_that_are_made_anew():
-    cohort, _ = make_cohort(n_sites=3)
-    scans = Scans(cohort, torch.device("cpu"), 0)
+    scans = make_problem("gcn")[0].data.scans(0)
     rows = torch.tensor([3, 0, 17])
     kept, anew = Reestimates(scans, 2), Reestimates(scans, 2, budget=0)
     for length in (4, 6, 4):
@@ -192,15 +187,15 @@ def test_unknown_numbers_are_empty_cells(tmp_path):
 def test_every_method_can_be_diagnosed(name):
     cohort, table = make_cohort(n_sites=5, per_class=3)
     problem, _ = make_problem(name, cohort, table)
-    fold = problem.folds[0]
+    fold = problem.data.folds[0]
     module = problem.module(fold).eval()
-    if issubclass(problem.method, PathMethod):
+    if issubclass(problem.trial.method, PathMethod):
         module.fit(1)
-    reestimates = Reestimates(Scans(cohort, problem.device, 0), 2)
-    data = FoldData(module, problem, fold, reestimates)
+    reestimates = Reestimates(problem.data.scans(0), 2)
+    data = TrainedFold(module, problem, fold, reestimates)
     with torch.no_grad():
         tables = diagnose_fold(data, SETTINGS)
-    (record,) = tables["cells"]
+    (record,) = tables["folds"]
     assert all(np.isfinite(value) and value >= -1e-6 for value in record.values())
     # Half of these scans is too short for methods that cut scans into windows.
     assert len(tables["scan-length"]) == (3 if data.can_shorten(0.5) else 0)

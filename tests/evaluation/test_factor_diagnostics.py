@@ -7,18 +7,17 @@ import pytest
 import torch
 from synthetic import make_problem
 
-from brio_core.evaluation.diagnostics import (
+from brio_core.evaluation.diagnostics.caches import Reestimates
+from brio_core.evaluation.diagnostics.factors import (
     contrast_stability,
     factor_retention,
+    factor_scores,
     roi_profile,
     variational_form,
 )
-from brio_core.evaluation.diagnostics.factor_retention import factor_scores
-from brio_core.evaluation.diagnostics.fold import FoldData, diagnose_fold
-from brio_core.evaluation.diagnostics.reestimates import Reestimates
+from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
 from brio_core.evaluation.scores import auc
 from brio_core.methods.brio.qualification import qualify
-from brio_core.methods.training_scans import Scans
 from brio_core.training.gradient import GradientFit
 
 SETTINGS = {"reestimates": 3, "epsilon": 0.1, "retention_draws": 4, "scan_fractions": [0.5]}
@@ -26,18 +25,18 @@ SETTINGS = {"reestimates": 3, "epsilon": 0.1, "retention_draws": 4, "scan_fracti
 
 def trained_brio(**overrides):
     problem, _ = make_problem("brio", folds=slice(0, 2), factors=4, **overrides)
-    fit = GradientFit(problem, problem.folds, 1 << 30)
+    fit = GradientFit(problem, problem.data.folds, 1 << 30)
     fit.run(lambda fit: None, "test")
     states = [{name: value[fold] for name, value in fit.best.items()} for fold in (0, 1)]
-    return problem, [problem.restored(*pair, {}) for pair in zip(problem.folds, states)]
+    return problem, [problem.restored(*pair, {}) for pair in zip(problem.data.folds, states)]
 
 
 @pytest.fixture(scope="module")
 def brio():
     """A trained BRIO fold and its qualification from the diagnostics' re-estimates."""
     problem, modules = trained_brio()
-    scans = Scans(problem.cohort, problem.device, 0)
-    data = FoldData(modules[0], problem, problem.folds[0], Reestimates(scans, 3))
+    scans = problem.data.scans(0)
+    data = TrainedFold(modules[0], problem, problem.data.folds[0], Reestimates(scans, 3))
     site, label = data.train
     _, contributions = data.responses("logits", "contributions")
     with torch.no_grad():
@@ -173,14 +172,14 @@ def test_only_full_brio_has_qualified_factors(brio):
     data, _, _ = brio
     tables = diagnose_fold(data, SETTINGS)
     assert set(tables) == {
-        "cells", "scan-length", "retention", "profiles", "contrasts", "penalties",
+        "folds", "scan-length", "retention", "profiles", "contrasts", "penalties",
     }  # fmt: skip
     assert len(tables["retention"]) == 4 * (3 + SETTINGS["retention_draws"])
     assert len(tables["scan-length"]) == 3
     logits = data.full_scans(data.fold.test, "logits")[0]
-    whole = auc(data.problem.label[data.fold.test], logits.numpy())
+    whole = auc(data.problem.data.label[data.fold.test], logits.numpy())
     assert {row["test_auc"] for row in tables["retention"] if row["kept"] == 4} == {whole}
 
     problem, modules = trained_brio(without="RS")
-    other = FoldData(modules[0], problem, problem.folds[0], data.reestimates)
-    assert set(diagnose_fold(other, SETTINGS)) == {"cells", "scan-length"}
+    other = TrainedFold(modules[0], problem, problem.data.folds[0], data.reestimates)
+    assert set(diagnose_fold(other, SETTINGS)) == {"folds", "scan-length"}

@@ -7,10 +7,8 @@ import torch
 from synthetic import make_cohort, make_problem
 
 from brio_core.evaluation.diagnostics import fold as folds
-from brio_core.evaluation.diagnostics.fold import FoldData, diagnose_fold
-from brio_core.evaluation.diagnostics.reestimates import Reestimates
-from brio_core.evaluation.diagnostics.shared_features import SharedFeatures
-from brio_core.methods.training_scans import Scans
+from brio_core.evaluation.diagnostics.caches import Reestimates, SharedFeatures
+from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
 from brio_core.system.residence import gather
 from tests.evaluation.test_diagnostics import SETTINGS
 
@@ -19,12 +17,12 @@ from tests.evaluation.test_diagnostics import SETTINGS
 def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
     cohort, table = make_cohort()
     problem, _ = make_problem(name, cohort, table)
-    fold = problem.folds[0]
+    fold = problem.data.folds[0]
     module = problem.module(fold)
     if name.startswith("linear"):
         module.fit(1)
-    reestimates = Reestimates(Scans(cohort, problem.device, 0), 4)
-    (logits,) = FoldData(module.eval(), problem, fold, reestimates).responses("logits")
+    reestimates = Reestimates(problem.data.scans(0), 4)
+    (logits,) = TrainedFold(module.eval(), problem, fold, reestimates).responses("logits")
     assert logits.shape == (len(fold.train), 5)
     # Re-estimates of a subject are closer to its own full scan than to other subjects'.
     distance = (logits[:, None, :1] - logits[None, :, 1:]).abs().mean(-1)
@@ -37,17 +35,17 @@ def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
 def test_features_that_folds_share_give_the_answers_that_their_own_would(name, budget, monkeypatch):
     cohort, table = make_cohort(n_sites=5, per_class=3)
     problem, _ = make_problem(name, cohort, table)
-    features, calls = problem.method.features, []
+    features, calls = problem.trial.method.features, []
     monkeypatch.setattr(
-        problem.method, "features", lambda *words: calls.append(1) or features(*words)
+        problem.trial.method, "features", lambda *words: calls.append(1) or features(*words)
     )
-    reestimates = Reestimates(Scans(cohort, problem.device, 0), 2)
+    reestimates = Reestimates(problem.data.scans(0), 2)
     shared = SharedFeatures(budget)
-    for fold in problem.folds[:3]:
+    for fold in problem.data.folds[:3]:
         module = problem.module(fold).eval()
         calls.clear()
         answers = [
-            FoldData(module, problem, fold, reestimates, kept).responses("logits")[0]
+            TrainedFold(module, problem, fold, reestimates, kept).responses("logits")[0]
             for kept in (shared, None)
         ]
         torch.testing.assert_close(*answers)
@@ -58,17 +56,17 @@ def test_features_that_folds_share_give_the_answers_that_their_own_would(name, b
 def test_linear_models_answer_on_several_threads(monkeypatch):
     cohort, table = make_cohort()
     problem, _ = make_problem("linear-tangent", cohort, table)
-    fold, before = problem.folds[0], torch.get_num_threads()
+    fold, before = problem.data.folds[0], torch.get_num_threads()
     module = problem.module(fold).eval()
     module.fit(1)
-    data = FoldData(module, problem, fold, Reestimates(Scans(cohort, problem.device, 0), 3))
-    represent, seen = problem.method.represent, []
+    data = TrainedFold(module, problem, fold, Reestimates(problem.data.scans(0), 3))
+    represent, seen = problem.trial.method.represent, []
 
     def noted(self, features):
         seen.append((len(features["covariance"]), threading.get_ident()))
         return represent(self, features)
 
-    monkeypatch.setattr(problem.method, "represent", noted)
+    monkeypatch.setattr(problem.trial.method, "represent", noted)
     found = {}
     try:
         for threads in (1, 2):
@@ -101,13 +99,13 @@ def test_models_multiply_as_in_training_and_measurements_exactly(precision, expe
         monkeypatch.setattr(place, name, noted)
 
     for name in ("features", "represent", "logits"):
-        noting(problem.method, name)
+        noting(problem.trial.method, name)
     for place, name in ((folds, "site_discrepancy"), (Reestimates, "fc"), (folds, "shortened")):
         noting(place, name)
-    module, fold = problem.module(problem.folds[0]).eval(), problem.folds[0]
+    module, fold = problem.module(problem.data.folds[0]).eval(), problem.data.folds[0]
     torch.set_float32_matmul_precision("highest")
     diagnose_fold(
-        FoldData(module, problem, fold, Reestimates(Scans(cohort, problem.device, 0), 2)), SETTINGS
+        TrainedFold(module, problem, fold, Reestimates(problem.data.scans(0), 2)), SETTINGS
     )
     for name in ("features", "represent", "logits"):
         assert seen.pop(name) == {expected}

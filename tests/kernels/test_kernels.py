@@ -117,12 +117,13 @@ def test_training_on_the_gpu_repeats_itself_and_follows_the_cpu(tmp_path):
     import numpy as np
     from synthetic import make_problem
 
-    from brio_core.training.trainer import Checkpoints, train
+    from brio_core.training.checkpoints import Checkpoints
+    from brio_core.training.trainer import train
 
     histories = []
     for number, device in enumerate(["cuda", "cuda", "cpu"]):
         problem, _ = make_problem("brio")
-        problem.device = torch.device(device)
+        problem.data.device = torch.device(device)
         results = train(problem, Checkpoints(tmp_path / str(number), "test", 1e9), None)
         histories.append([[epoch["loss"] for epoch in result.history] for result in results])
     assert histories[0] == histories[1]

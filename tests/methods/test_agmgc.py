@@ -8,7 +8,6 @@ from synthetic import settings_of
 from torch.func import grad
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import neighbours_per_roi
 from brio_core.methods.agmgc import (
@@ -21,6 +20,7 @@ from brio_core.methods.agmgc import (
     spline_operator,
 )
 from brio_core.methods.interface import Batch, binary_cross_entropy
+from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError
 
 LABEL = torch.tensor([0, 1, 1, 0, 1])

@@ -44,11 +44,11 @@ def make_batch(model, label, n_rois=12):
 
 def test_centres_stay_orthonormal_while_everything_else_learns():
     problem, _ = make_problem("brainnettf")
-    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     before = run.stack.buffers["clusters.centres"].clone()
     run.run(lambda _: None, "test")
     centres = run.stack.buffers["clusters.centres"]
-    assert torch.equal(centres, before) and len(centres) == len(problem.folds)
+    assert torch.equal(centres, before) and len(centres) == len(problem.data.folds)
     identity = torch.eye(centres.shape[1]).expand(len(centres), -1, -1)
     torch.testing.assert_close(centres @ centres.mT, identity, rtol=0, atol=1e-5)
 

@@ -26,7 +26,7 @@ BUDGET = 1 << 30
 def trained():
     """A fit after all phases, and the parameters as they were when warm-up ended."""
     problem, _ = make_problem("brio")
-    run = GradientFit(problem, problem.folds, BUDGET)
+    run = GradientFit(problem, problem.data.folds, BUDGET)
     kept = {}
 
     def keep(fit):
@@ -119,13 +119,13 @@ def test_assignment_is_frozen_after_warm_up_while_roi_embeddings_go_on(trained):
 def test_refresh_equals_qualification_of_explicit_reestimates(trained):
     run, _ = trained
     problem, method, settings = run.problem, run.method, run.hyperparameters
-    run.sources.refresh.fill_(5)
-    method.refresh(run.stack, run.sources, settings)
+    run.scans.refresh.fill_(5)
+    method.refresh(run.stack, run.scans, settings)
     for index in (0, 3):
         fold, module = run.folds[index], single(run, index)
         contributions = []
         for row in fold.train:
-            subject, scan = problem.cohort.subjects[row], problem.cohort.series.scan(row)
+            subject, scan = problem.data.cohort.subjects[row], problem.data.cohort.series.scan(row)
             length = clipped_block_length(fold.block_length, len(scan))
             keys = refresh_keys(subject_keys("toy", [subject], 0), 4, 5, settings.reestimates)[0]
             draws = block_indices(len(scan), length, keys).numpy()
@@ -133,11 +133,11 @@ def test_refresh_equals_qualification_of_explicit_reestimates(trained):
             fc = np.stack([fisher_z_connectivity(part.astype(np.float64)) for part in matrices])
             with torch.no_grad():
                 contributions.append(module.contributions_of_fc(torch.as_tensor(fc).float()))
-        site = np.unique(problem.cohort.site[fold.train], return_inverse=True)[1]
+        site = np.unique(problem.data.cohort.site[fold.train], return_inverse=True)[1]
         expected = qualify(
             torch.stack(contributions).double(),
             torch.as_tensor(site),
-            torch.as_tensor(problem.label[fold.train]),
+            torch.as_tensor(problem.data.label[fold.train]),
             module.classifier.detach().double(),
         )
         found = run.stack.buffers["weight_matrix"][index].double()
@@ -149,7 +149,7 @@ def test_refresh_equals_qualification_of_explicit_reestimates(trained):
 @pytest.mark.parametrize("without", ["none", "RS", "TR", "SM", "SF", "QG"])
 def test_variants_differ_in_weights_and_strength_only(without):
     problem, _ = make_problem("brio", without=without, variant="brio")
-    run = GradientFit(problem, problem.folds[:2], BUDGET)
+    run = GradientFit(problem, problem.data.folds[:2], BUDGET)
     run.run(lambda _: None, "test")
     weight, strength = run.stack.buffers["weight_matrix"], run.stack.buffers["strength_matrix"]
     others = ~torch.eye(strength.shape[1], dtype=torch.bool)
@@ -170,7 +170,7 @@ def test_variants_differ_in_weights_and_strength_only(without):
 
 def test_no_alignment_without_lambda():
     problem, _ = make_problem("brio", lambda_env=0.0)
-    run = GradientFit(problem, problem.folds[:1], BUDGET)
+    run = GradientFit(problem, problem.data.folds[:1], BUDGET)
     run.run(lambda _: None, "test")
     assert all(epoch["alignment"][0] == 0 for epoch in run.history)
     assert (run.stack.buffers["strength_matrix"] == 0).all()
@@ -182,11 +182,11 @@ def test_folds_with_other_block_lengths_get_other_reestimates():
     for lengths in ((4.0, 4.0), (4.0, 9.0)):
         folds = [
             type(f)(**{**vars(f), "block_length": length})
-            for f, length in zip(problem.folds, lengths)
+            for f, length in zip(problem.data.folds, lengths)
         ]
         run = GradientFit(problem, folds, BUDGET)
         run.stack.buffers["anchored"].copy_(run.stack.call("assign"))
-        run.method.refresh(run.stack, run.sources, run.hyperparameters)
+        run.method.refresh(run.stack, run.scans, run.hyperparameters)
         fits.append(run.stack.buffers["strength_matrix"].clone())
     assert torch.equal(fits[0][0], fits[1][0])
     assert not torch.equal(fits[0][1], fits[1][1])
@@ -195,7 +195,7 @@ def test_folds_with_other_block_lengths_get_other_reestimates():
 def test_permuting_subjects_changes_nothing_beyond_rounding():
     cohort, table = make_cohort()
     problem, _ = make_problem("brio", cohort, table)
-    fold = problem.folds[0]
+    fold = problem.data.folds[0]
     support = problem.module(fold).support
     shuffled = type(fold)(
         **{**vars(fold), "train": np.random.default_rng(0).permutation(fold.train)}
@@ -210,7 +210,7 @@ def test_permuting_subjects_changes_nothing_beyond_rounding():
         ({"factors": 3}, "multiple of factors"),
         ({"first_epoch": 2}, "must come after warmup_epochs"),
         ({"without": "XY"}, "must be one of"),
-        ({"lamda": 1.0}, "unknown setting 'lamda'"),
+        ({"lamda": 1.0}, "unknown hyperparameter 'lamda'"),
         ({"epochs": "many"}, "should be int"),
         ({"epochs": 0}, "epochs is 0, but must be above 0"),
         ({"learning_rate": -0.01}, "learning_rate is -0.01, but must not be below 0"),
@@ -235,7 +235,7 @@ def test_scales_of_the_first_embeddings_and_queries():
     usual, wide = (
         make_problem("brio", roi_scale=scale, query_scale=scale)[0] for scale in (0.5, 2.0)
     )
-    one, other = (problem.module(problem.folds[0]).state_dict() for problem in (usual, wide))
+    one, other = (problem.module(problem.data.folds[0]).state_dict() for problem in (usual, wide))
     stretched = {"encoder.roi_embedding", "assignment.queries"}
     assert stretched <= one.keys()
     for name, value in one.items():
@@ -262,12 +262,12 @@ class TestStandardisedDescriptors:
         cohort, table = make_cohort()
         cohort = cohort if fc is None else replace(cohort, fc=fc)
         problem, _ = make_problem("brio", cohort, table, standardise_descriptors=True)
-        return problem, problem.module(problem.folds[0])
+        return problem, problem.module(problem.data.folds[0])
 
     def test_training_subjects_have_mean_0_and_deviation_1_at_every_roi(self):
         problem, module = self.module()
-        fold = problem.folds[0]
-        fc = torch.as_tensor(problem.cohort.fc)
+        fold = problem.data.folds[0]
+        fc = torch.as_tensor(problem.data.cohort.fc)
         found = module.features({"fc": fc})["descriptor"].double()
         plain = node_descriptor(fc, module.support).double()
         train = plain[fold.train]
@@ -280,8 +280,8 @@ class TestStandardisedDescriptors:
 
     def test_only_training_subjects_count(self):
         problem, module = self.module()
-        fc = problem.cohort.fc.copy()
-        others = np.setdiff1d(np.arange(len(fc)), problem.folds[0].train)
+        fc = problem.data.cohort.fc.copy()
+        others = np.setdiff1d(np.arange(len(fc)), problem.data.folds[0].train)
         fc[others] = 3 * fc[others] + 1
         _, changed = self.module(fc)
         assert torch.equal(module.descriptor_mean, changed.descriptor_mean)
@@ -289,9 +289,9 @@ class TestStandardisedDescriptors:
 
     def test_they_train_through_all_phases(self):
         problem, _ = self.module()
-        fit = GradientFit(problem, problem.folds, BUDGET)
+        fit = GradientFit(problem, problem.data.folds, BUDGET)
         fit.run(lambda fit: None, "test")
-        usual = GradientFit(make_problem("brio")[0], problem.folds, BUDGET)
+        usual = GradientFit(make_problem("brio")[0], problem.data.folds, BUDGET)
         usual.run(lambda fit: None, "test")
         weights = "encoder.enter.weight"
         assert fit.stack.parameters[weights].isfinite().all()

@@ -148,7 +148,7 @@ def test_grl_turns_the_encoder_against_the_adversary():
 @pytest.mark.parametrize("guide", ["gap", "grl"])
 def test_the_other_guides_train_all_their_parameters(guide):
     problem, _ = make_problem("cepg", guide=guide)
-    run = GradientFit(problem, problem.folds[:2], memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds[:2], memory_budget=1 << 30)
     before = {key: value.clone() for key, value in run.stack.parameters.items()}
     run.run(lambda _: None, "test")
     assert [k for k, v in run.stack.parameters.items() if torch.equal(v, before[k])] == []

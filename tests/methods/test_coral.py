@@ -72,15 +72,15 @@ def test_small_sites_are_harmless(represented):
 
 def test_the_backbone_is_that_of_gcn():
     problem, _ = make_problem("coral")
-    module = problem.module(problem.folds[0])
-    plain = Gcn(problem.hyperparameters, problem.cohort.fc.shape[-1], 3)
+    module = problem.module(problem.data.folds[0])
+    plain = Gcn(problem.trial.hyperparameters, problem.data.cohort.fc.shape[-1], 3)
     assert module.state_dict().keys() == plain.state_dict().keys()
     assert Coral.represent is Gcn.represent and Coral.logits is Gcn.logits
 
 
 def test_history_tells_when_the_representation_collapses():
     problem, _ = make_problem("coral", folds=slice(0, 1))
-    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     run.run(lambda _: None, "test")
     for column in ("risk", "penalty", "representation_norm", "covariance_trace"):
         assert run.history[-1][column][0] > 0
@@ -91,7 +91,7 @@ def test_a_strong_penalty_makes_it_smaller():
         problem, _ = make_problem(
             "coral", folds=slice(0, 1), penalty_weight=weight, epochs=20, dropout=0.0
         )
-        run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+        run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
         run.run(lambda _: None, "test")
         return run.history[-1]["penalty"][0]
 
@@ -104,7 +104,7 @@ def test_any_sampler_will_do(sampler):
     problem, _ = make_problem(
         "coral", folds=slice(0, 1), sampler=sampler, subjects_per_site_class=8
     )
-    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     assert bool(run.batches._present.all()) == (sampler != "sites")
     run.run(lambda _: None, "test")
     assert all(torch.isfinite(value).all() for value in run.stack.state().values())

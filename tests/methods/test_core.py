@@ -7,12 +7,12 @@ import pytest
 import torch
 from synthetic import make_cohort, make_problem, settings_of
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import upper_triangle
 from brio_core.methods.core import Core, scaffold
 from brio_core.methods.core.scaffold import Group, resamples, scaffold_statistics, site_groups
 from brio_core.methods.interface import Batch
+from brio_core.methods.train_view import TrainView
 from brio_core.training.gradient import GradientFit
 
 ROIS, EDGES, WANTED = 10, 45, 8
@@ -184,17 +184,17 @@ def test_every_site_is_regressed_once_for_all_folds(monkeypatch):
 def test_a_fold_pools_nothing_of_validation_and_test_sites():
     cohort, table = make_cohort(per_class=6)
     problem = share_problem(cohort, table)
-    fold = problem.folds[0]
+    fold = problem.data.folds[0]
     outside = np.setdiff1d(np.arange(len(cohort.subjects)), fold.train)
     changed, _ = make_cohort(per_class=6, seed=1)
     fc, covariates = cohort.fc.copy(), cohort.covariates.copy()
     fc[outside], covariates[outside] = changed.fc[outside], changed.covariates[outside]
     other = share_problem(replace(cohort, fc=fc, covariates=covariates), table)
-    other.label[outside] = 1 - other.label[outside]
+    other.data.label[outside] = 1 - other.data.label[outside]
     ours, theirs = (p.shared_statistics for p in (problem, other))
     for key, value in ours[fold.name].items():
         assert torch.equal(value, theirs[fold.name][key])
-    last = problem.folds[-1].name
+    last = problem.data.folds[-1].name
     assert not torch.equal(ours[last]["score"], theirs[last]["score"])
 
 
@@ -230,7 +230,7 @@ def test_the_scaffold_drops_unstable_edges_but_not_below_a_quarter():
 def test_folds_with_scaffolds_of_different_size_train_together():
     cohort, table = make_cohort(per_class=6)
     problem = share_problem(cohort, table, epochs=3, least_stability=0.7)
-    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     assert len(run.stack.buffers["kept"].sum(1).unique()) > 1
     run.run(lambda _: None, "test")
     assert np.isfinite(run.history[-1]["loss"]).all()

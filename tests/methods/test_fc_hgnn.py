@@ -7,15 +7,16 @@ import pytest
 import torch
 from synthetic import make_problem, settings_of
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.cohorts.stores import Rois
 from brio_core.methods.fc_hgnn import FcHgnn
 from brio_core.methods.fc_hgnn.method import mutual
 from brio_core.methods.interface import Batch
+from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
 from brio_core.training.results import fold_logits
-from brio_core.training.trainer import Checkpoints, train
+from brio_core.training.trainer import train
 
 N_TRAIN, N_ROIS, N_SITES = 30, 12, 3
 FEMALE, MALE, UNKNOWN = 0.0, 1.0, float("nan")
@@ -81,9 +82,9 @@ def test_labels_of_test_subjects_change_neither_training_nor_predictions(tmp_pat
     results, logits = [], []
     for flip in (False, True):
         problem, _ = make_problem("fc-hgnn", folds=slice(0, 1))
-        fold = problem.folds[0]
+        fold = problem.data.folds[0]
         if flip:
-            problem.label[fold.test] = 1 - problem.label[fold.test]
+            problem.data.label[fold.test] = 1 - problem.data.label[fold.test]
         results.append(fit(problem, tmp_path / str(flip))[0])
         logits.append(fold_logits(problem, results[-1], fold)["test"])
     assert results[0].history == results[1].history
@@ -216,11 +217,11 @@ def test_stand_ins_count_nowhere():
 
 def test_folds_of_unequal_size_train_together(tmp_path):
     problem, _ = make_problem("fc-hgnn", folds=slice(0, 2))
-    short = replace(problem.folds[0], train=problem.folds[0].train[:-5])
+    short = replace(problem.data.folds[0], train=problem.data.folds[0].train[:-5])
     logits = []
-    for name, folds in (("alone", [short]), ("beside", [short, problem.folds[1]])):
+    for name, folds in (("alone", [short]), ("beside", [short, problem.data.folds[1]])):
         problem, _ = make_problem("fc-hgnn", folds=slice(0, 2))
-        problem.folds = folds
+        problem.data.folds = folds
         result = fit(problem, tmp_path / name)[0]
         assert result.state["memory"].shape[-2] == max(len(fold.train) for fold in folds)
         logits.append(fold_logits(problem, result, short)["test"])
@@ -230,19 +231,21 @@ def test_folds_of_unequal_size_train_together(tmp_path):
 def test_a_group_without_the_largest_fold_has_room_for_it_all_the_same(tmp_path):
     """Folds that go on alone, or in smaller groups, keep the shapes that they began with."""
     problem, _ = make_problem("fc-hgnn", folds=slice(0, 3))
-    problem.folds[1:] = [replace(fold, train=fold.train[:-2]) for fold in problem.folds[1:]]
+    problem.data.folds[1:] = [
+        replace(fold, train=fold.train[:-2]) for fold in problem.data.folds[1:]
+    ]
     together = fit(problem, tmp_path / "together")
     alone = fit(problem, tmp_path / "alone", group_size=1)
-    for fold, one, other in zip(problem.folds, together, alone):
+    for fold, one, other in zip(problem.data.folds, together, alone):
         logits = [fold_logits(problem, result, fold)["test"] for result in (one, other)]
         np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-3)
 
 
 def test_the_checkpoint_remembers_what_its_training_subjects_told(tmp_path):
     problem, _ = make_problem("fc-hgnn", folds=slice(0, 1))
-    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     run.run(lambda _: None, "test")
-    fold = problem.folds[0]
+    fold = problem.data.folds[0]
     module = problem.restored(fold, {name: value[0] for name, value in run.best.items()}, {})
     inputs = {name: value[fold.train] for name, value in problem.inputs.items()}
     with torch.no_grad():
@@ -254,7 +257,7 @@ def test_the_checkpoint_remembers_what_its_training_subjects_told(tmp_path):
 def test_a_training_subject_is_asked_as_if_it_were_new(tmp_path):
     """It does not hear its own node, neither with its full scan nor with a re-estimate."""
     problem, _ = make_problem("fc-hgnn", folds=slice(0, 1))
-    result, fold = fit(problem, tmp_path)[0], problem.folds[0]
+    result, fold = fit(problem, tmp_path)[0], problem.data.folds[0]
     module = problem.restored(fold, result.state, result.chosen)
     rows = torch.as_tensor(fold.train)
     inputs = {name: value[rows] for name, value in problem.inputs.items()}

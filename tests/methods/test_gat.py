@@ -65,7 +65,7 @@ def test_all_receivers_rank_common_senders_alike(layer, nodes):
 
 def test_edge_weights_are_learnt_where_they_are_asked_for():
     problem, _ = make_problem("gat", edge_weight="signed")
-    module = problem.module(problem.folds[0])
+    module = problem.module(problem.data.folds[0])
     assert all((layer.edge == 0).all() for layer in module.attentions)
     module.logits(module.features(problem.inputs)).sum().backward()
     assert all((layer.edge.grad != 0).any() for layer in module.attentions)

@@ -9,13 +9,14 @@ import torch
 import yaml
 from synthetic import inputs_of, make_cohort, make_problem, settings_of
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.cohorts.stores import Rois
 from brio_core.methods import registry
 from brio_core.methods.interface import Batch, GradientMethod, PathMethod
+from brio_core.methods.train_view import TrainView
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
 from brio_core.training.results import fold_logits, read_models, write_models
-from brio_core.training.trainer import Checkpoints, groups, train
+from brio_core.training.trainer import groups, train
 
 CONFIG = Path(__file__).parents[2] / "config" / "methods"
 METHODS = registry.names()
@@ -51,24 +52,24 @@ class TestMethod:
     def test_nothing_fitted_depends_on_validation_or_test_scans(self, name, tmp_path):
         cohort, table = make_cohort()
         problem, _ = make_problem(name, cohort, table, folds=slice(0, 1))
-        fold = problem.folds[0]
+        fold = problem.data.folds[0]
         changed, _ = make_cohort(seed=1)
         outside = np.setdiff1d(np.arange(len(cohort.subjects)), fold.train)
         replaced = replace_scans(cohort, changed, outside)
         other, _ = make_problem(name, replaced, table, folds=slice(0, 1))
-        assert not np.array_equal(problem.cohort.fc, other.cohort.fc)
+        assert not np.array_equal(problem.data.cohort.fc, other.data.cohort.fc)
         assert same_state(last_state(problem), last_state(other))
 
     def test_evaluation_is_deterministic_and_independent_of_the_batch(self, name, tmp_path):
         problem, _ = make_problem(name)
-        result, fold = fit(problem, tmp_path)[0], problem.folds[0]
+        result, fold = fit(problem, tmp_path)[0], problem.data.folds[0]
         module = problem.restored(fold, result.state, result.chosen)
         with torch.no_grad():
             together = module.logits(module.features(inputs_of(problem)))
             again = module.logits(module.features(inputs_of(problem)))
             alone = [
                 module.logits(module.features(inputs_of(problem, [row])))
-                for row in range(len(problem.cohort.subjects))
+                for row in range(len(problem.data.cohort.subjects))
             ]
             alone = torch.cat(alone)
         assert torch.equal(together, again)
@@ -79,8 +80,8 @@ class TestMethod:
         results = fit(problem, tmp_path)
         write_models(tmp_path / "models.pt", problem, results)
         models = read_models(tmp_path / "models.pt")
-        assert models.names == tuple(fold.name for fold in problem.folds)
-        for index, (fold, result) in enumerate(zip(problem.folds, results)):
+        assert models.names == tuple(fold.name for fold in problem.data.folds)
+        for index, (fold, result) in enumerate(zip(problem.data.folds, results)):
             module = problem.restored(fold, models.states[index], models.chosen[index])
             chosen = inputs_of(problem, fold.test)
             with torch.no_grad():
@@ -91,9 +92,9 @@ class TestMethod:
 
     def test_representation_is_one_finite_vector_per_subject(self, name, tmp_path):
         problem, _ = make_problem(name)
-        module = problem.module(problem.folds[0]).eval()
+        module = problem.module(problem.data.folds[0]).eval()
         represented = module.represent(module.features(inputs_of(problem)))
-        assert represented.shape[0] == len(problem.cohort.subjects) and represented.ndim == 2
+        assert represented.shape[0] == len(problem.data.cohort.subjects) and represented.ndim == 2
         assert torch.isfinite(represented).all()
 
     @pytest.mark.parametrize(("n_rois", "n_sites"), [(24, 2), (116, 3), (200, 2), (24, 25)])
@@ -127,7 +128,7 @@ class TestGradientMethod:
         problem, _ = make_problem(name)
         together = fit(problem, tmp_path)
         alone = fit(problem, tmp_path / "alone", group_size=1)
-        for fold, one, other in zip(problem.folds, together, alone):
+        for fold, one, other in zip(problem.data.folds, together, alone):
             assert one.selected_epoch == other.selected_epoch
             for split, logits in fold_logits(problem, one, fold).items():
                 other_logits = fold_logits(problem, other, fold)[split]
@@ -135,7 +136,7 @@ class TestGradientMethod:
 
     def test_every_parameter_learns(self, name):
         problem, _ = make_problem(name)
-        run = GradientFit(problem, problem.folds[:1], memory_budget=1 << 30)
+        run = GradientFit(problem, problem.data.folds[:1], memory_budget=1 << 30)
         before = {key: value.clone() for key, value in run.stack.parameters.items()}
         run.run(lambda _: None, "test")
         still = [
@@ -145,16 +146,16 @@ class TestGradientMethod:
 
     def test_loss_is_pure_given_the_key(self, name):
         problem, _ = make_problem(name)
-        run = GradientFit(problem, problem.folds[:1], memory_budget=1 << 30)
+        run = GradientFit(problem, problem.data.folds[:1], memory_budget=1 << 30)
         index, label, site = run.batches.take(torch.tensor([0]))
-        phase = run.method.phase(problem.hyperparameters, 1)
+        phase = run.method.phase(problem.trial.hyperparameters, 1)
         batch = Batch(
             {key: value[0] for key, value in run.features.gather(index).items()},
             label[0],
             site[0],
             torch.tensor(7),
         )
-        module = problem.module(problem.folds[0]).train()
+        module = problem.module(problem.data.folds[0]).train()
         state = {key: value.clone() for key, value in module.state_dict().items()}
         first = module.loss(batch, phase)[0]
         module.load_state_dict(state)
@@ -206,10 +207,10 @@ def replace_scans(cohort, changed, rows):
 
 def last_state(problem):
     """Everything fitted on a fold, before validation chooses among checkpoints."""
-    if issubclass(problem.method, PathMethod):
-        module = problem.module(problem.folds[0])
+    if issubclass(problem.trial.method, PathMethod):
+        module = problem.module(problem.data.folds[0])
         module.fit(module.path_length - 1)
         return module.state_dict()
-    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     run.run(lambda _: None, "test")
     return run.stack.state()

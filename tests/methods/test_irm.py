@@ -1,5 +1,7 @@
 """IRM: the penalty, its closed form, and the switch of its weight."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from synthetic import make_problem, settings_of
@@ -26,7 +28,7 @@ def logits():
 
 def fit(**options):
     problem, _ = make_problem("irm", folds=slice(0, 2), variant="same", **options)
-    return GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    return GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
 
 
 def trained(run):
@@ -66,12 +68,12 @@ def test_without_weight_it_is_the_mean_risk_over_sites():
             return mean_site_risk(logits, batch.label, members), {}
 
     problem, _ = make_problem("irm", folds=slice(0, 2), variant="same", penalty_weight=0.0)
-    problem.method = SiteRisk
-    plain = trained(GradientFit(problem, problem.folds, memory_budget=1 << 30))
+    problem = replace(problem, trial=replace(problem.trial, method=SiteRisk))
+    plain = trained(GradientFit(problem, problem.data.folds, memory_budget=1 << 30))
     ours = trained(fit(penalty_weight=0.0))
     for name, value in plain.stack.state().items():
         assert torch.equal(value, ours.stack.state()[name])
-    assert not Irm.restarts(problem.hyperparameters, 3)
+    assert not Irm.restarts(problem.trial.hyperparameters, 3)
 
 
 def test_one_logit_and_two_logits_agree(logits):
@@ -89,7 +91,7 @@ def test_one_logit_and_two_logits_agree(logits):
 def test_the_dummy_classifier_is_never_trained():
     """It has no place among the parameters, hence none in the optimiser, and so stays 1."""
     run = trained(fit())
-    plain = Gcn(run.hyperparameters, run.problem.cohort.fc.shape[-1], 3)
+    plain = Gcn(run.hyperparameters, run.problem.data.cohort.fc.shape[-1], 3)
     names = [name for name, _ in plain.named_parameters()]
     assert list(run.stack.parameters) == names
     assert len(run.optimiser.state) == len(names)

@@ -16,12 +16,12 @@ NAMES = ["linear-confounds", "linear-correlation", "linear-reestimation", "linea
 
 
 def edges_of(problem):
-    row, column = np.triu_indices(problem.cohort.fc.shape[-1], 1)
-    return problem.cohort.fc[:, row, column].astype(float)
+    row, column = np.triu_indices(problem.data.cohort.fc.shape[-1], 1)
+    return problem.data.cohort.fc[:, row, column].astype(float)
 
 
 def fitted(problem, point=-1, fold=0):
-    module = problem.module(problem.folds[fold])
+    module = problem.module(problem.data.folds[fold])
     module.fit(range(module.path_length)[point])
     return module
 
@@ -42,29 +42,28 @@ class TestLinearRow:
     def test_features_are_computed_once_for_all_folds(self, name, monkeypatch):
         problem, _ = make_problem(name)
         seen = []
-        original = problem.method.features
+        original = problem.trial.method.features
 
         def features(self, inputs):
             seen.append(len(next(iter(inputs.values()))))
             return original(self, inputs)
 
-        monkeypatch.setattr(problem.method, "features", features)
-        for fold in problem.folds:
+        monkeypatch.setattr(problem.trial.method, "features", features)
+        for fold in problem.data.folds:
             fit_path(problem, fold)
-        assert sum(seen) == len(problem.cohort.subjects)
+        assert sum(seen) == len(problem.data.cohort.subjects)
 
     def test_all_seeds_give_the_same(self, name):
         one, other = (make_problem(name, seed=seed)[0] for seed in (0, 5))
-        for problem in (one, other):
-            problem.result = fit_path(problem, problem.folds[0])
-        assert one.result.history == other.result.history
-        for key, value in one.result.state.items():
-            assert torch.equal(value, other.result.state[key])
+        first, second = (fit_path(problem, problem.data.folds[0]) for problem in (one, other))
+        assert first.history == second.history
+        for key, value in first.state.items():
+            assert torch.equal(value, second.state[key])
 
     def test_a_fold_does_not_depend_on_its_neighbours(self, name):
         together, _ = make_problem(name)
         alone, _ = make_problem(name, folds=slice(2, 3))
-        fold = alone.folds[0]
+        fold = alone.data.folds[0]
         one, other = fit_path(together, fold), fit_path(alone, fold)
         assert one.selected_epoch == other.selected_epoch
         np.testing.assert_allclose(
@@ -74,7 +73,7 @@ class TestLinearRow:
 
     def test_the_selected_point_is_the_earliest_of_the_best(self, name):
         problem, _ = make_problem(name)
-        for fold in problem.folds:
+        for fold in problem.data.folds:
             result = fit_path(problem, fold)
             scores = [record["validation_auc"] for record in result.history]
             assert len(scores) == result.epochs
@@ -97,7 +96,7 @@ class TestLinearConfounds:
         covariates = np.random.default_rng(0).normal(40, 9, (48, 3)).astype(np.float32)
         problem = with_covariates(covariates)
         module = fitted(problem)
-        train = problem.folds[0].train
+        train = problem.data.folds[0].train
         expected = (covariates - covariates[train].mean(0)) / covariates[train].std(0)
         represented = module.represent(problem.inputs).numpy()
         np.testing.assert_allclose(represented[:, :3], expected, rtol=1e-4, atol=1e-4)
@@ -140,12 +139,12 @@ class TestLinearConfounds:
     def test_it_equals_scikit_learn(self):
         linear_model = pytest.importorskip("sklearn.linear_model")
         problem, _ = make_problem("linear-confounds")
-        fold, strengths = problem.folds[0], problem.hyperparameters.penalties
+        fold, strengths = problem.data.folds[0], problem.trial.hyperparameters.penalties
         for point in (0, 3, len(strengths) - 1):
             module = fitted(problem, point)
             represented = module.represent(problem.inputs).double().numpy()
             model = linear_model.LogisticRegression(C=strengths[point], tol=1e-10, max_iter=10_000)
-            model.fit(represented[fold.train], problem.label[fold.train])
+            model.fit(represented[fold.train], problem.data.label[fold.train])
             np.testing.assert_allclose(
                 logits_of(problem, module, fold.test),
                 model.decision_function(represented[fold.test]),
@@ -156,12 +155,12 @@ class TestLinearConfounds:
 def test_correlation_equals_a_pipeline_of_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
     problem, _ = make_problem("linear-correlation")
-    fold, strengths = problem.folds[0], problem.hyperparameters.penalties
+    fold, strengths = problem.data.folds[0], problem.trial.hyperparameters.penalties
     edges = edges_of(problem)
     edges = (edges - edges[fold.train].mean(0)) / edges[fold.train].std(0)
     for point in (0, 3, len(strengths) - 1):
         model = linear_model.LogisticRegression(C=strengths[point], tol=1e-10, max_iter=100_000)
-        model.fit(edges[fold.train], problem.label[fold.train])
+        model.fit(edges[fold.train], problem.data.label[fold.train])
         expected = model.decision_function(edges[fold.test])
         logits = logits_of(problem, fitted(problem, point), fold.test)
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
@@ -171,8 +170,10 @@ def test_tangent_equals_a_pipeline_of_nilearn_and_scikit_learn():
     connectome = pytest.importorskip("nilearn.connectome")
     linear_model = pytest.importorskip("sklearn.linear_model")
     problem, _ = make_problem("linear-tangent")
-    fold, strengths = problem.folds[0], problem.hyperparameters.penalties
-    series = [problem.cohort.series.scan(row) for row in range(len(problem.cohort.subjects))]
+    fold, strengths = problem.data.folds[0], problem.trial.hyperparameters.penalties
+    series = [
+        problem.data.cohort.series.scan(row) for row in range(len(problem.data.cohort.subjects))
+    ]
     series = [((scan - scan.mean(0)) / scan.std(0)).astype(float) for scan in series]
     measure = connectome.ConnectivityMeasure(
         kind="tangent", vectorize=True, discard_diagonal=False, standardize=False
@@ -184,7 +185,7 @@ def test_tangent_equals_a_pipeline_of_nilearn_and_scikit_learn():
     np.testing.assert_allclose(module.represent(module.features(chosen)), test, atol=1e-4)
     for point in (0, 3, len(strengths) - 1):
         model = linear_model.LogisticRegression(C=strengths[point], tol=1e-10, max_iter=100_000)
-        model.fit(train - train.mean(0), problem.label[fold.train])
+        model.fit(train - train.mean(0), problem.data.label[fold.train])
         expected = model.decision_function(test)
         logits = logits_of(problem, fitted(problem, point), fold.test)
         np.testing.assert_allclose(logits, expected, atol=1e-3 * np.abs(expected).max())
@@ -192,20 +193,20 @@ def test_tangent_equals_a_pipeline_of_nilearn_and_scikit_learn():
 
 class TestLinearReestimation:
     def point(self, problem, penalty, power):
-        settings = problem.hyperparameters
+        settings = problem.trial.hyperparameters
         at = settings.penalties.index(penalty) * len(settings.powers)
         return at + settings.powers.index(power)
 
     def test_change_is_that_of_the_folds_own_scans_and_block_length(self):
         problem, _ = make_problem("linear-reestimation")
-        problem.folds[1] = replace(problem.folds[1], block_length=9.2)
+        problem.data.folds[1] = replace(problem.data.folds[1], block_length=9.2)
         row, column = torch.triu_indices(
-            problem.cohort.fc.shape[-1], problem.cohort.fc.shape[-1], 1
+            problem.data.cohort.fc.shape[-1], problem.data.cohort.fc.shape[-1], 1
         )
-        for fold, length in zip(problem.folds[:3], (4, 9, 4)):
+        for fold, length in zip(problem.data.folds[:3], (4, 9, 4)):
             rows = torch.as_tensor(fold.train)
             drawn = problem.scans.reestimate(rows, torch.tensor(length), 0, 3)
-            change = (drawn - torch.as_tensor(problem.cohort.fc)[rows][:, None]).square()
+            change = (drawn - torch.as_tensor(problem.data.cohort.fc)[rows][:, None]).square()
             expected = change[..., row, column].mean((0, 1)).double()
             found = problem.shared_statistics[fold.name]["change"]
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
@@ -219,25 +220,25 @@ class TestLinearReestimation:
             "reestimate",
             lambda rows, *rest: seen.append(len(rows)) or original(rows, *rest),
         )
-        for fold in problem.folds:
+        for fold in problem.data.folds:
             fit_path(problem, fold)
-        assert sum(seen) == len(problem.cohort.subjects)
+        assert sum(seen) == len(problem.data.cohort.subjects)
 
     @pytest.mark.parametrize("power", [0.0, 2.0])
     def test_it_equals_a_pipeline_of_scikit_learn(self, power):
         linear_model = pytest.importorskip("sklearn.linear_model")
         problem, _ = make_problem("linear-reestimation")
-        fold = problem.folds[0]
+        fold = problem.data.folds[0]
         edges, train = edges_of(problem), fold.train
         change = problem.shared_statistics[fold.name]["change"].numpy()
         support = np.maximum(0, 1 - change / edges[train].var(0)) ** power
         design = (edges - edges[train].mean(0)) / edges[train].std(0) * support
-        site, label = problem.cohort.site[train], problem.label[train]
+        site, label = problem.data.cohort.site[train], problem.data.label[train]
         sample = np.array(
             [1 / ((site == one) & (label == two)).sum() for one, two in zip(site, label)]
         )
         sample *= len(sample) / sample.sum()
-        for penalty in problem.hyperparameters.penalties:
+        for penalty in problem.trial.hyperparameters.penalties:
             model = linear_model.Ridge(penalty, solver="cholesky")
             model.fit(design[train], 2.0 * label - 1, sample)
             module = fitted(problem, self.point(problem, penalty, power))
@@ -246,7 +247,7 @@ class TestLinearReestimation:
 
     def test_an_edge_that_changes_as_much_as_subjects_differ_gets_no_weight(self):
         problem, _ = make_problem("linear-reestimation")
-        fold = problem.folds[0]
+        fold = problem.data.folds[0]
         variance = torch.as_tensor(edges_of(problem)[fold.train].var(0))
         change = problem.shared_statistics[fold.name]["change"]
         change.copy_(variance * torch.linspace(0, 2, len(variance)).double())
@@ -259,7 +260,7 @@ class TestLinearReestimation:
         assert module.scale.all()
 
     def test_no_point_penalises_more_than_an_earlier_one(self):
-        settings = make_problem("linear-reestimation")[0].hyperparameters
+        settings = make_problem("linear-reestimation")[0].trial.hyperparameters
         grid = [(alpha, power) for alpha in settings.penalties for power in settings.powers]
         for index, (alpha, power) in enumerate(grid):
             for later_alpha, later_power in grid[index + 1 :]:
@@ -276,6 +277,6 @@ class TestLinearReestimation:
 
 def test_weights_count_as_parameters():
     module = registry.find("linear-correlation")(
-        make_problem("linear-correlation")[0].hyperparameters, 10, 3
+        make_problem("linear-correlation")[0].trial.hyperparameters, 10, 3
     )
     assert sum(parameter.numel() for parameter in module.parameters()) == 46

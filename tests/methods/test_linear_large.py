@@ -8,14 +8,15 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.methods import registry
 from brio_core.methods.linear import blocks, krylov, tangent
 from brio_core.methods.linear import method as linear
+from brio_core.methods.train_view import TrainView
 from brio_core.training import penalty_path as path
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.penalty_path import fit_path
 from brio_core.training.results import fold_logits
-from brio_core.training.trainer import Checkpoints, train
+from brio_core.training.trainer import train
 
 NAMES = ["linear-correlation", "linear-reestimation", "linear-tangent"]
 
@@ -88,10 +89,10 @@ class TestLargeCohort:
     def test_predictions_are_those_of_the_exact_fit(self, name, large):
         cohort, table = make_cohort()
         exact, _ = make_problem(name, cohort, table, folds=slice(0, 2))
-        expected = [fit_path(exact, fold) for fold in exact.folds]
+        expected = [fit_path(exact, fold) for fold in exact.data.folds]
         large()
         iterative, _ = make_problem(name, cohort, table, folds=slice(0, 2))
-        for fold, one in zip(iterative.folds, expected):
+        for fold, one in zip(iterative.data.folds, expected):
             other = fit_path(iterative, fold)
             assert other.history == one.history
             assert other.selected_epoch == one.selected_epoch
@@ -138,19 +139,21 @@ class TestLargeCohort:
         cohort, table = make_cohort()
         changed, _ = make_cohort(seed=1)
         problem, _ = make_problem(name, cohort, table, folds=slice(0, 1))
-        outside = np.setdiff1d(np.arange(len(cohort.subjects)), problem.folds[0].train)
+        outside = np.setdiff1d(np.arange(len(cohort.subjects)), problem.data.folds[0].train)
         for array, other in (
             (cohort.fc, changed.fc),
             (cohort.covariates, changed.covariates),
         ):
             assert not np.array_equal(array[outside], other[outside])
-        before = problem.module(problem.folds[0])
+        before = problem.module(problem.data.folds[0])
         before.fit(3)
         before = {key: value.clone() for key, value in before.state_dict().items()}
         cohort.fc[outside] = changed.fc[outside]
         for row in outside:
             cohort.series.scan(row)[:] = 7 * cohort.series.scan(row)[::-1]
-        after = make_problem(name, cohort, table, folds=slice(0, 1))[0].module(problem.folds[0])
+        after = make_problem(name, cohort, table, folds=slice(0, 1))[0].module(
+            problem.data.folds[0]
+        )
         after.fit(3)
         for key, value in after.state_dict().items():
             assert torch.equal(value, before[key]), key

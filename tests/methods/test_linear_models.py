@@ -16,8 +16,9 @@ from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.evaluation.scores import auc
 from brio_core.methods.linear.exact import balanced_weights, gram_matrix, logistic_path, ridge_grid
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.results import fold_logits
-from brio_core.training.trainer import Checkpoints, train
+from brio_core.training.trainer import train
 
 PENALTIES = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2]
 SHAPES = [(40, 300), (60, 60), (200, 7)]
@@ -175,20 +176,22 @@ def abide():
 def test_an_independent_run_is_met(tmp_path):
     """73.8 AUC and 67.7 ACC, with the next two sites in alphabetical order as validation."""
     problem, _ = make_problem("linear-correlation", *abide())
-    site = problem.cohort.site
+    site = problem.data.cohort.site
     sites = sorted(set(site))
-    for number, fold in enumerate(problem.folds):
+    for number, fold in enumerate(problem.data.folds):
         (held_out,) = set(site[fold.test])
         place = sites.index(held_out)
         chosen = [sites[(place + step) % len(sites)] for step in (1, 2)]
         groups = tuple(np.flatnonzero(site == name) for name in chosen)
         rest = np.flatnonzero(~np.isin(site, [held_out, *chosen]))
-        problem.folds[number] = replace(
+        problem.data.folds[number] = replace(
             fold, train=rest, validation=np.concatenate(groups), validation_groups=groups
         )
     aucs, accuracies = [], []
-    for fold, result in zip(problem.folds, train(problem, Checkpoints(tmp_path, "x", 1e9), None)):
-        logit, label = fold_logits(problem, result, fold)["test"], problem.label[fold.test]
+    for fold, result in zip(
+        problem.data.folds, train(problem, Checkpoints(tmp_path, "x", 1e9), None)
+    ):
+        logit, label = fold_logits(problem, result, fold)["test"], problem.data.label[fold.test]
         aucs.append(100 * auc(label, logit))
         accuracies.append(100 * np.mean((logit > 0) == label))
     assert np.mean(aucs) == pytest.approx(73.8, abs=0.7)

@@ -14,10 +14,10 @@ PHASES = {"coral": "", "irm": PENALISED, "cepg": GUIDED}
 @pytest.mark.parametrize("method", PHASES)
 def test_a_batch_with_stand_ins_is_the_batch_without(method):
     problem, _ = make_problem(method, folds=slice(0, 1), dropout=0.0)
-    fold = problem.folds[0]
+    fold = problem.data.folds[0]
     rows = torch.as_tensor(fold.train[:24])
     generator = torch.Generator().manual_seed(0)
-    fc = torch.as_tensor(problem.cohort.fc)[rows]
+    fc = torch.as_tensor(problem.data.cohort.fc)[rows]
     strange = torch.randn(8, *fc.shape[1:], generator=generator)
     label = torch.arange(24) % 2
     site = torch.arange(24) % 3

@@ -1,5 +1,7 @@
 """XG-GNN: the step within a step, learnt graphs, and scans of unequal length."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,8 +13,8 @@ from brio_core.methods.layers.mixup import draw_blend, mix
 from brio_core.methods.xg_gnn.method import INNER, OUTER, PREFIX, Propagation, RegionLinear, XgGnn
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import fold_in
+from brio_core.training.batches import schedule
 from brio_core.training.gradient import GradientFit
-from brio_core.training.samplers import schedule
 
 ROIS, FRAMES, SUBJECTS = 8, 40, 4
 
@@ -111,12 +113,12 @@ def test_gradients_come_from_adapted_weights_and_statistics_from_the_inner_pass(
 
 def test_the_trainer_applies_the_outer_optimiser_to_the_weights_of_before():
     problem, _ = make_problem("xg-gnn", folds=slice(0, 1), optimiser="adam")
-    run = GradientFit(problem, problem.folds, memory_budget=1 << 30)
+    run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     before = {name: value.clone() for name, value in run.stack.parameters.items()}
     run._step(OUTER)
     slopes = {name: value.grad for name, value in run.stack.parameters.items()}
     weights = {name: value.clone().requires_grad_() for name, value in before.items()}
-    s = problem.hyperparameters
+    s = problem.trial.hyperparameters
     optimiser = torch.optim.Adam(weights.values(), lr=s.learning_rate, weight_decay=s.weight_decay)
     for name, value in weights.items():
         value.grad = slopes[name]
@@ -245,7 +247,8 @@ def test_too_short_scans_and_a_single_site_are_errors():
     cohort, table = make_cohort()
     short = int(np.argmin(cohort.series.frames))
     problem, _ = make_problem("xg-gnn", cohort, table)
-    problem.method = type("Picky", (XgGnn,), {"min_frames": 1000})
+    picky = type("Picky", (XgGnn,), {"min_frames": 1000})
+    problem = replace(problem, trial=replace(problem.trial, method=picky))
     with pytest.raises(BrioError, match=f"{cohort.subjects[0]} has .* frames, but xg-gnn needs"):
         problem.inputs  # noqa: B018
     with pytest.raises(BrioError, match=f"{cohort.subjects[short]} has"):

@@ -1,4 +1,4 @@
-"""Stand-in diagnostics: what ``diagnose`` writes about cells."""
+"""Stand-in diagnostics: what ``diagnose`` writes about runs."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ DIAGNOSED = {
 def write_diagnostics(
     root: Path, cohort_name: str = "demo", diagnosed: dict = DIAGNOSED, sites=SITES, placed=True
 ) -> list[Path]:
-    """Write the folders of a cohort's cells: lower site discrepancy is not lower variation."""
+    """Write the folders of a cohort's runs: lower site discrepancy is not lower variation."""
     generator = np.random.default_rng(5)
     tables: dict[str, dict[str, list[dict]]] = {variant: {} for variant in diagnosed}
 
@@ -37,7 +37,7 @@ def write_diagnostics(
         for site in sites:
             x, y, auc = np.exp(generator.normal(0, 0.2, 3)) * (0.05 + 0.02 * number, 0.3, 0.7)
             add(
-                "cells",
+                "folds",
                 variant,
                 site,
                 site_discrepancy=x,

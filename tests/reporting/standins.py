@@ -9,6 +9,10 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from brio_core.reporting.catalogue import catalogue
+from brio_core.reporting.given import Given
+from brio_core.reporting.summary import summarise
+from brio_core.reporting.writing import write_table
 from workflow.planning.schema import filled, schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +30,30 @@ def run_program(name: str, *arguments: object) -> subprocess.CompletedProcess:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def make_table(name: str, prefix: Path, entry=None, planned=None, datasets=None, **files) -> Path:
+    """A table of the catalogue, as ``scripts/table.py`` makes it; the path of its CSV."""
+    paths = {key: [str(path) for path in found] for key, found in files.items()}
+    given = Given(catalogue("tables")[name], paths, entry or {}, planned or {}, datasets or {})
+    write_table(prefix, *given.module.make(given))
+    return Path(f"{prefix}.csv")
+
+
+def summarised(root: Path, runs, name: str = "loso") -> tuple[Path, Path]:
+    """The two summaries of runs, as ``scripts/summarise.py`` writes them."""
+    root.mkdir(parents=True, exist_ok=True)
+    summary, sites = root / f"{name}.csv", root / f"{name}-sites.csv"
+    for path, rows in zip((summary, sites), summarise(list(runs), "main")):
+        rows.to_csv(path, index=False)
+    return summary, sites
+
+
+def printed_lines(path: Path) -> list[list[str]]:
+    """The texts of a table's lines, from the JSON beside its CSV."""
+    rows = json.loads(path.with_suffix(".json").read_text())["rows"]
+    shown = [row["cells"] for row in rows if not row["heading"]]
+    return [[cell["text"] for cell in cells] for cells in shown]
 
 
 def cohort(sites=SITES, per_site=14, seed=0):
@@ -49,7 +77,7 @@ def write_run(
     per_site: int = 14,
     **changes,
 ) -> Path:
-    """Write predictions.csv, history.csv and meta.json of one cell; return its folder."""
+    """Write predictions.csv, history.csv and meta.json of one run; return its folder."""
     label_text, group, strength = method or METHODS[variant]
     effect = strength if effect is None else effect
     subject, site, label = cohort(sites, per_site)
@@ -187,16 +215,16 @@ def write_block_lengths(root: Path, protocol: str = "loso", sites=SITES) -> Path
     return path
 
 
-def write_run_config(root: Path, methods=("brio", "gcn"), **settings) -> Path:
+def write_run_config(root: Path, methods=("brio", "gcn"), **changes) -> Path:
     """Write run_config.yaml as the workflow does, of the shipped method files."""
     variants = {}
     for name in methods:
         method = yaml.safe_load((ROOT / f"config/methods/{name}.yaml").read_text())
-        values = method["presets"]["common"] | settings.get("overrides", {}).get(name, {})
+        values = method["presets"]["common"] | changes.get("overrides", {}).get(name, {})
         words = {key: method[key] for key in ("method", "label", "group")}
-        search = method.get("search", {}) if settings.get("search") else {}
+        search = method.get("search", {}) if changes.get("search") else {}
         variants[name] = {**words, "hyperparameters": values, "search": search}
-    config = filled({"cohorts": ["demo"], **settings}, schema("config"))
+    config = filled({"cohorts": ["demo"], **changes}, schema("config"))
     datasets = {"demo": filled(dict(DATASET), schema("dataset"))}
     path = root / "run_config.yaml"
     content = {"config": config, "datasets": datasets, "experiments": {}, "variants": variants}
@@ -204,10 +232,11 @@ def write_run_config(root: Path, methods=("brio", "gcn"), **settings) -> Path:
     return path
 
 
-def write_course(root, variant, courses, seed, first_epoch, settings, method=None) -> Path:
+def write_course(root, variant, courses, seed, first_epoch, hyperparameters, method=None) -> Path:
     """A run with these courses of validation: AUCs of two sites by epoch, one pair per fold."""
     names = SITES[: len(courses)]
-    folder = write_run(root, variant, seed, sites=names, method=method, settings=settings)
+    words = {"sites": names, "method": method, "hyperparameters": hyperparameters}
+    folder = write_run(root, variant, seed, **words)
     lines, folds = ["fold,epoch,loss,validation_auc,validation_auc_1,validation_auc_2"], []
     for name, (one, other) in zip(names, courses):
         mean = [(a if b is None else (a + b) / 2) for a, b in zip(one, other)]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.reporting.standins import cohort, run_program, write_run
+from tests.reporting.standins import cohort, make_table, run_program, summarised, write_run
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +64,10 @@ def test_external_predictions_appear_in_tables_and_tests(split, tmp_path):
     assert result.returncode == 0, result.stderr
     checksum = json.loads(split.read_text())["checksum"]
     run = write_run(root / "ours", "brio", split_checksum=checksum)
-    summary, sites = root / "s.csv", root / "sites.csv"
-    words = ("--experiment", "{}", "--out-prefix", root / "table")
-    for command in (
-        ("summarise", "--runs", run, root / "runs/theirs/seed-0", "--experiment", "main",
-         "--out", summary, "--sites", sites, "--cells", root / "cells.json"),
-        ("tables", "--summaries", summary, *words),
-        ("comparison", "--summaries", summary, "--sites", sites, *words),
-    ):  # fmt: skip
-        result = run_program(*command)
-        assert result.returncode == 0, result.stderr
+    summary, sites = summarised(root, [run, root / "runs/theirs/seed-0"])
+    files = {"summaries": [summary], "sites": [sites]}
+    make_table("results", root / "table", **files)
+    make_table("comparison", root / "table", **files)
     rows = pd.read_csv(summary).set_index("variant")
     theirs = pd.read_csv(path).set_index("subject")["logit"]
     metrics = pytest.importorskip("sklearn.metrics")
@@ -84,9 +78,7 @@ def test_external_predictions_appear_in_tables_and_tests(split, tmp_path):
     tested = pd.read_csv(root / "table.csv").query("score == 'auc'").set_index("variant")
     assert 0 < tested.loc["theirs", "p"] <= 1
     assert "Their method" in (root / "table.md").read_text()
-    planned = json.dumps({"pairs": [["demo", "loso"]], "variants": []})
-    costs = ("--summaries", summary, "--planned", planned, "--experiment", "{}")
-    assert run_program("efficiency", *costs, "--out-prefix", root / "costs").returncode == 0
+    make_table("efficiency", root / "costs", **files)
     text = (root / "costs.md").read_text()
     assert "BRIO" in text and "Their method" not in text, "what it took is not known"
 

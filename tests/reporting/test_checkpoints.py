@@ -1,4 +1,4 @@
-"""checkpoint_table against sums by hand."""
+"""The table of checkpoints against sums by hand."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from brio_core.reporting.checkpoints import with_error
-from tests.reporting.standins import SITES, run_program, write_course, write_run
+from brio_core.reporting.table import points
+from brio_core.system.errors import BrioError
+from tests.reporting.standins import SITES, make_table, summarised, write_course, write_run
 
 FOLDS = SITES[:3]
-# AUCs of two validation sites from epoch 1 on; the first two epochs are not eligible. Crossed, the
-# first site is scored where the second is highest and the other way round.
+# AUCs of two validation sites from epoch 1 on; the first two epochs are not eligible. With
+# cross-selection the first site is scored where the second is highest and the other way round.
 LONG = [0.9, 0.9, 0.7, 0.6, 0.5, 0.8], [0.9, 0.9, 0.5, 0.4, 0.8, 0.7]  # 6 chosen; 0.5 and 0.7
 CUT = [0.2, 0.9, 0.6, 0.8], [0.1, 0.9, 0.7, 0.6]  # 4, chosen; 0.6 and 0.6
 TIED = [0.1, 0.1, 0.6, 0.6], [0.1, 0.1, 0.5, 0.7]  # 4, chosen; 0.6 and, the first of two, 0.5
@@ -30,16 +31,10 @@ def write_trained(root, variant, courses, seed=0, first_epoch=3) -> Path:
     return write_course(root, variant, courses, seed, first_epoch, {"epochs": 12}, words)
 
 
-def checkpoint_table(root, folders, settings=(("demo", "loso"),), variants=(), **words):
-    summary = root / "loso.csv"
-    done = run_program("summarise", "--runs", *folders, "--experiment", "main", "--out", summary)
-    assert done.returncode == 0, done.stderr
-    return run_program(
-        "checkpoint_table", "--summaries", summary, "--runs", *folders,
-        "--experiment", json.dumps({"title": "T", "caption": "C"} | words),
-        "--planned", json.dumps({"pairs": settings, "variants": variants}),
-        "--out-prefix", root / "checkpoints",
-    )  # fmt: skip
+def checkpoint_table(root, folders, pairs=(("demo", "loso"),), variants=(), **entry):
+    files = {"summaries": [summarised(root, folders)[0]], "runs": folders}
+    planned = {"pairs": pairs, "variants": variants}
+    return make_table("checkpoints", root / "checkpoints", entry, planned, **files)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +45,8 @@ def made(tmp_path_factory):
         write_trained(root, "brio", (CUT, CUT, CUT), seed=1),
         write_run(root, "linear-correlation", sites=FOLDS),
     ]
-    settings = (("demo", "loso"), ("srpbs-aal116", "loso"))
-    done = checkpoint_table(root, folders, settings, WORDS)
-    assert done.returncode == 0, done.stderr
+    pairs = (("demo", "loso"), ("srpbs-aal116", "loso"))
+    checkpoint_table(root, folders, pairs, WORDS)
     return root, pd.read_csv(root / "checkpoints.csv").set_index(["cohort", "variant"])
 
 
@@ -106,7 +100,7 @@ def test_differences_are_those_of_the_same_folds_and_seeds(tmp_path):
         write_trained(tmp_path, "irm", (TIED, CUT, TIED)),
         write_trained(tmp_path, "irm", (TIED, CUT, CUT), seed=1),
     ]
-    assert checkpoint_table(tmp_path, folders).returncode == 0
+    checkpoint_table(tmp_path, folders)
     rows = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")
     mean, error = rows["validation_difference"], rows["validation_difference_se"]
     assert mean["gsat"] == pytest.approx(0.05 / 3)
@@ -122,7 +116,7 @@ def test_a_table_may_compare_with_another_variant(tmp_path):
         write_trained(tmp_path, "brio", (LONG, CUT, TIED)),
         write_trained(tmp_path, "gsat", (CUT, CUT, CUT)),
     ]
-    assert checkpoint_table(tmp_path, folders, reference="gsat").returncode == 0
+    checkpoint_table(tmp_path, folders, reference="gsat")
     mean = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")["validation_difference"]
     assert mean["brio"] == pytest.approx(-0.05 / 3) and pd.isna(mean["gsat"])
     text = (tmp_path / "checkpoints.md").read_text()
@@ -141,8 +135,7 @@ def test_epochs_that_could_not_be_chosen_do_not_count(tmp_path):
         write_trained(tmp_path, "gsat", [CUT] * 3, first_epoch=3),
         write_trained(tmp_path, "irm", [CUT] * 3, first_epoch=2),
     ]
-    done = checkpoint_table(tmp_path, folders)
-    assert done.returncode == 0, done.stderr
+    checkpoint_table(tmp_path, folders)
     crossed = pd.read_csv(tmp_path / "checkpoints.csv").set_index("variant")["validation_crossed"]
     assert crossed["gsat"] == pytest.approx(0.6)
     assert crossed["irm"] == pytest.approx(0.9)
@@ -153,14 +146,14 @@ def test_a_run_of_an_older_version_is_named(tmp_path):
     meta = json.loads((folder / "meta.json").read_text())
     del meta["folds"][1]["first_epoch"]
     (folder / "meta.json").write_text(json.dumps(meta))
-    done = checkpoint_table(tmp_path, [folder])
-    assert done.returncode == 1 and f"{folder}/meta.json does not say" in done.stderr
+    with pytest.raises(BrioError, match=f"{folder}/meta.json does not say"):
+        checkpoint_table(tmp_path, [folder])
 
 
 def test_a_fold_with_one_usable_validation_site_has_nothing_to_cross(tmp_path):
     single = [0.1, 0.2, 0.9], [None] * 3
     folder = write_trained(tmp_path, "gin", [single, single, CUT])
-    assert checkpoint_table(tmp_path, [folder]).returncode == 0
+    checkpoint_table(tmp_path, [folder])
     row = pd.read_csv(tmp_path / "checkpoints.csv").iloc[0]
     assert row["validation_crossed"] == pytest.approx(0.6)
     assert row["validation_luck"] == pytest.approx(0.1), "within the fold that has both"
@@ -170,12 +163,10 @@ def test_a_history_without_all_epochs_is_named(tmp_path):
     folder = write_trained(tmp_path, "brio", (LONG, CUT, TIED))
     history = folder / "history.csv"
     history.write_text("\n".join(history.read_text().splitlines()[:-1]) + "\n")
-    done = checkpoint_table(tmp_path, [folder])
-    assert done.returncode == 1
-    assert f"error: {history} does not have the 4 epochs of fold '{FOLDS[2]}'" in done.stderr
+    with pytest.raises(BrioError, match=f"{history} does not have the 4 epochs of fold"):
+        checkpoint_table(tmp_path, [folder])
     assert not (tmp_path / "checkpoints.csv").exists()
 
 
 def test_a_difference_that_is_rounded_to_zero_has_no_sign_of_its_own():
-    row = pd.Series({"small": -0.0004, "small_se": 0.01, "none": np.nan})
-    assert with_error(row, "small") == "+0.0 ± 1.0" and with_error(row, "none") == "–"
+    assert points(-0.0004, 0.01) == "+0.0 ± 1.0" and points(np.nan, 0.01) == "–"

@@ -1,4 +1,4 @@
-"""comparison.py and site_scores.py: every number again from predictions.csv, by other means."""
+"""Comparison and scores by site: every number again from predictions.csv, by other means."""
 
 import json
 
@@ -6,24 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.reporting.standins import DATASET, METHODS, run_program, write_run
+from tests.reporting.standins import DATASET, METHODS, make_table, summarised, write_run
 
 SEEDS = (0, 1)
 
 
 def run(root, protocol="loso"):
     runs = sorted((root / "runs/demo" / protocol).glob("*/seed-*"))
-    summary, sites = root / f"{protocol}.csv", root / f"{protocol}-sites.csv"
-    words = ("--experiment", json.dumps({"title": "T", "caption": "C"}),
-             "--datasets", json.dumps({"demo": DATASET}))  # fmt: skip
-    for command in (
-        ("summarise", "--runs", *runs, "--experiment", "main", "--out", summary, "--sites", sites),
-        ("comparison", "--summaries", summary, "--sites", sites, *words,
-         "--out-prefix", root / "comparison"),
-        ("site_scores", "--sites", sites, *words, "--out-prefix", root / "site-scores"),
-    ):  # fmt: skip
-        result = run_program(*command)
-        assert result.returncode == 0, result.stderr
+    summary, sites = summarised(root, runs, protocol)
+    words = {"datasets": {"demo": DATASET}, "sites": [sites]}
+    make_table("comparison", root / "comparison", summaries=[summary], **words)
+    make_table("site_scores", root / "site-scores", **words)
     return root
 
 
@@ -150,12 +143,10 @@ def test_the_reader_is_told_what_sites_can_show(results):
 
 def test_what_was_not_run_says_so(results):
     gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
-    planned = json.dumps({"pairs": [["demo", "loso"], ["far", "loso"]], "variants": [gat]})
-    for program, files in (("comparison", ("--summaries", results / "loso.csv")),
-                           ("site_scores", ())):  # fmt: skip
-        command = (*files, "--sites", results / "loso-sites.csv", "--planned", planned)
-        done = run_program(program, *command, "--experiment", "{}", "--out-prefix", results / "p")
-        assert done.returncode == 0, done.stderr
+    planned = {"pairs": [["demo", "loso"], ["far", "loso"]], "variants": [gat]}
+    files = {"summaries": [results / "loso.csv"], "sites": [results / "loso-sites.csv"]}
+    for name in ("comparison", "site_scores"):
+        make_table(name, results / "p", planned=planned, **files)
         text = (results / "p.md").read_text()
         assert "| *far, unseen sites: not run* |" in text
         assert text.index("| GCN |") < text.index("| GAT | not run |") < text.index("| BRIO |")

@@ -10,13 +10,14 @@ from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
 from brio_core.cohorts.stores import Rois, write_fc, write_series
 from tests.reporting.standins import (
     DATASET,
+    make_table,
     run_program,
     write_block_lengths,
     write_cohort,
     write_profile,
 )
 
-WORDS = json.dumps({"title": "Title", "caption": "Caption."})
+WORDS = {"title": "Title", "caption": "Caption."}
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +38,14 @@ def _rows(path):
 def test_statistics_stand_beside_those_of_the_paper(root, tmp_path):
     folders = [root / "cohorts" / name for name in ("demo", "abide-aal116")]
     datasets = {"demo": DATASET | {"rois": {"expected": 24}}, "abide-aal116": {"title": "ABIDE"}}
-    result = run_program(
-        "dataset_table", "--inclusion", *(f / "inclusion.tsv" for f in folders),
-        "--participants", *(f / "participants.tsv" for f in folders),
-        "--block-lengths", root / "blocklength/demo/loso.json", "--experiment", WORDS,
-        "--datasets", json.dumps(datasets), "--out-prefix", tmp_path / "datasets",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    files = {
+        name: [folder / f"{name}.tsv" for folder in folders]
+        for name in ("inclusion", "participants")
+    }
+    lengths = [root / "blocklength/demo/loso.json"]
+    make_table(
+        "datasets", tmp_path / "datasets", WORDS, None, datasets, block_lengths=lengths, **files
+    )
     demo, ours, paper = _rows(tmp_path / "datasets.csv")
     assert [float(demo[key]) for key in ("samples", "sites", "rois")] == [98, 7, 24]
     lengths = json.loads((root / "blocklength/demo/loso.json").read_text())["folds"]
@@ -64,11 +66,8 @@ def test_statistics_stand_beside_those_of_the_paper(root, tmp_path):
 
 def test_sites_by_class(root, tmp_path):
     profiles = [root / f"cohorts/{name}/site_profile.tsv" for name in ("demo", "abide-aal116")]
-    result = run_program(
-        "site_table", "--profiles", *profiles, "--experiment", WORDS,
-        "--datasets", json.dumps({"demo": DATASET}), "--out-prefix", tmp_path / "sites",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    prefix = tmp_path / "sites"
+    make_table("sites", prefix, WORDS, datasets={"demo": DATASET}, profiles=profiles)
     rows = _rows(tmp_path / "sites.csv")
     assert len(rows) == 2 * (7 + 1) * 2
     total = [row for row in rows if row["cohort"] == "demo" and row["site"] == "all"]

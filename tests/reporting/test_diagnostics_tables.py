@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from tests.reporting.diagnosed import write_diagnostics
-from tests.reporting.standins import DATASET, run_program
+from tests.reporting.standins import DATASET, make_table
 
-PLANNED = json.dumps({"pairs": [["demo", "loso"], ["absent", "loso"]]})
-HEADING = json.dumps({"title": "Title", "caption": "Caption."})
+PLANNED = {"pairs": [["demo", "loso"], ["absent", "loso"]]}
 
 
 @pytest.fixture(scope="module")
@@ -18,15 +17,12 @@ def folders(tmp_path_factory):
     return write_diagnostics(tmp_path_factory.mktemp("results"))
 
 
-def make(program, folders, prefix, planned=PLANNED):
-    done = run_program(
-        program, "--diagnostics", *folders, "--experiment", HEADING, "--planned", planned,
-        "--datasets", json.dumps({"demo": DATASET}), "--out-prefix", prefix,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def make(name, folders, prefix, planned=PLANNED):
+    datasets = {"demo": DATASET}
+    make_table(name, prefix, planned=planned, datasets=datasets, diagnostics=folders)
     table = json.loads(prefix.with_suffix(".json").read_text())
     assert table["section"] == "diagnostics"
-    assert any(row["cells"][0]["text"] == "not run" for row in table["rows"])
+    assert any("not run" in row["cells"][0]["text"] for row in table["rows"])
     assert prefix.with_suffix(".tex").read_text().isascii(), "pdflatex knows no other minus"
     return read(prefix.with_suffix(".csv")), table
 
@@ -36,9 +32,9 @@ def read(*paths):
 
 
 def test_scan_length_equals_a_recomputation(folders, tmp_path):
-    rows, table = make("scan_length_table", folders, tmp_path / "table")
+    rows, table = make("scan_length", folders, tmp_path / "table")
     cells, cut = (
-        read(*(one / f"{name}.csv" for one in folders)) for name in ("cells", "scan-length")
+        read(*(one / f"{name}.csv" for one in folders)) for name in ("folds", "scan-length")
     )
     whole = {(r["variant"], r["fold"]): float(r["test_auc"]) for r in cells}
     for row in rows:
@@ -66,7 +62,7 @@ def test_stability_equals_a_recomputation(folders, tmp_path):
     })  # fmt: skip
     stats = pytest.importorskip("scipy.stats")
     folders = [*folders, *more]
-    rows, table = make("stability_table", folders, tmp_path / "table")
+    rows, table = make("stability", folders, tmp_path / "table")
     means = {}
     for folder in folders:
         cells = read(folder / "folds.csv")
@@ -87,25 +83,25 @@ def test_stability_equals_a_recomputation(folders, tmp_path):
     assert last[0]["text"] == "Rank correlation with AUC, 4 methods"
 
 
-@pytest.mark.parametrize("program", ["stability_table", "scan_length_table"])
-def test_a_planned_method_that_was_not_run_says_so(folders, tmp_path, program):
+@pytest.mark.parametrize("name", ["stability", "scan_length"])
+def test_a_planned_method_that_was_not_run_says_so(folders, tmp_path, name):
     gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
-    planned = json.dumps(json.loads(PLANNED) | {"variants": [gat]})
-    _, table = make(program, folders, tmp_path / "table", planned)
+    planned = PLANNED | {"variants": [gat]}
+    _, table = make(name, folders, tmp_path / "table", planned)
     shown = [[cell["text"] for cell in row["cells"]] for row in table["rows"]]
     names = [row[0] for row in shown]
-    assert shown[names.index("GAT")][1:3] == ["not run", "–"]
+    assert shown[names.index("GAT")][1:3] == ["not run"] * 2
     assert names.index("GCN") < names.index("GAT") < names.index("BRIO"), "in its place"
 
 
 def test_few_methods_have_no_rank_correlation(folders, tmp_path):
-    rows, table = make("stability_table", folders, tmp_path / "table")
+    rows, table = make("stability", folders, tmp_path / "table")
     assert {row["methods"] for row in rows} == {"2"} and "variation_rho" not in rows[0]
     assert not any("Rank" in row["cells"][0]["text"] for row in table["rows"])
 
 
 def test_roi_profiles_are_averaged_over_models(folders, tmp_path):
-    rows, table = make("roi_table", folders, tmp_path / "table")
+    rows, table = make("roi_profiles", folders, tmp_path / "table")
     scores = {}
     (brio,) = [one for one in folders if one.parent.name == "brio"]
     for row in read(brio / "profiles.csv"):
@@ -129,11 +125,11 @@ def test_a_method_that_needs_long_scans_has_gaps(tmp_path):
     path = gcn / "scan-length.csv"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if ",0.5," not in line))
-    rows, table = make("scan_length_table", folders, tmp_path / "table")
+    rows, table = make("scan_length", folders, tmp_path / "table")
     assert [row["fraction"] for row in rows if row["variant"] == "gcn"] == ["1.0", "0.75"]
     shown = next(row for row in table["rows"] if row["cells"][0]["text"] == "GCN")
     assert shown["cells"][3]["text"] == "–"
     for one in folders:
         (one / "scan-length.csv").unlink()
-    rows, _ = make("scan_length_table", folders, tmp_path / "table")
+    rows, _ = make("scan_length", folders, tmp_path / "table")
     assert {row["fraction"] for row in rows} == {"1.0"}, "no method could read shorter scans"

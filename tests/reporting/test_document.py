@@ -8,7 +8,7 @@ from PIL import Image, PngImagePlugin
 
 from brio_core.reporting.pages.numbers import Sources
 from brio_core.reporting.pages.template import Template
-from brio_core.reporting.tables import Cell, Row, Table
+from brio_core.reporting.table import Cell, Row, Table
 from brio_core.reporting.writing import write_table
 from brio_core.system.errors import BrioError
 

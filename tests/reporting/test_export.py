@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting.export import HIDDEN, hide_small, shared_cohorts, shared_scores
-from tests.reporting.standins import run_program, write_cohort, write_run
+from tests.reporting.standins import run_program, summarised, write_cohort, write_run
 
 
 def sites(*people):
@@ -43,16 +43,11 @@ def test_scores_of_small_folds_are_empty():
 def test_export_holds_no_person(tmp_path):
     folder = write_cohort(tmp_path)
     runs = [write_run(tmp_path, variant) for variant in ("gcn", "brio")]
-    summary = tmp_path / "summaries/main/demo/loso.csv"
-    per_site = summary.with_name("loso-sites.csv")
-    done = run_program(
-        "summarise", "--runs", *runs, "--experiment", "main", "--out", summary, "--sites", per_site
-    )
-    assert done.returncode == 0, done.stderr
+    summary, per_site = summarised(tmp_path / "summaries/main/demo", runs)
     done = run_program(
         "export", "--inclusion", folder / "inclusion.tsv", "--participants",
         folder / "participants.tsv", "--summaries", summary, "--sites", per_site,
-        "--smallest-cell", 10, "--out-dir", tmp_path / "export",
+        "--smallest-group", 10, "--out-dir", tmp_path / "export",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     written = {path.name: path.read_text() for path in (tmp_path / "export").iterdir()}

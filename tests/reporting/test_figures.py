@@ -1,34 +1,33 @@
 """Every figure: it is drawn from stand-in results, twice to the same bytes, with its words."""
 
 import csv
-import json
 import re
-import runpy
+import warnings
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from brio_core.reporting import plotting
+from brio_core.reporting.catalogue import catalogue
 from brio_core.reporting.diagnostics import read_diagnostics
+from brio_core.reporting.given import Given
+from brio_core.system.errors import BrioError
 from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
 from tests.reporting.standins import (
     DATASET,
     METHODS,
-    ROOT,
     run_program,
+    summarised,
     write_block_lengths,
     write_cohort,
     write_profile,
     write_run,
 )
 
-DATASETS = json.dumps({"demo": DATASET})
-NAMES = (
-    "ablations", "auc_by_site", "block_length", "cohort", "diagnostics", "method", "propositions",
-    "roi_profile", "scan_length", "sensitivity", "sites", "training",
-)  # fmt: skip
-# A small sweep of BRIO: label, strength and changed settings.
+DATASETS = {"demo": DATASET}
+# A small sweep of BRIO: label, strength and changed hyperparameters.
 SWEPT = {
     "brio": ("BRIO", 1.3, {}),
     "brio-wo-rs": ("BRIO w/o RS", 1.1, {"without": "RS"}),
@@ -43,84 +42,65 @@ def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("results")
     for protocol in ("loso", "id"):
         runs = [write_run(root, variant, protocol=protocol) for variant in METHODS]
-        result = run_program(
-            "summarise", "--runs", *runs, "--experiment", "main",
-            "--out", root / f"{protocol}.csv", "--sites", root / f"{protocol}.sites.csv",
-        )  # fmt: skip
-        assert result.returncode == 0, result.stderr
+        summarised(root, runs, protocol)
         write_block_lengths(root, protocol)
     for cohort in ("demo", "other"):
         for variant, (label, effect, change) in SWEPT.items():
-            settings = {"epochs": 30, "without": "none", "reestimates": 8, "factors": 4} | change
-            write_run(
-                root / "sweep",
-                variant,
-                cohort_name=cohort,
-                method=(label, "Ours", effect),
-                settings=settings,
-            )
-        summarise(root / "sweep", cohort)
+            values = {"epochs": 30, "without": "none", "reestimates": 8, "factors": 4} | change
+            words = {"method": (label, "Ours", effect), "hyperparameters": values}
+            write_run(root / "sweep", variant, cohort_name=cohort, **words)
+        summarised(root / "sweep", sorted(root.glob(f"sweep/runs/{cohort}/loso/*/seed-0")), cohort)
         write_diagnostics(root, cohort, placed=cohort == "demo")
     write_cohort(root)
     write_profile(root)
     return root
 
 
-def summarise(root, cohort):
-    result = run_program(
-        "summarise", "--runs", *sorted(root.glob(f"runs/{cohort}/loso/*/seed-0")),
-        "--experiment", "sweep", "--out", root / f"{cohort}.csv",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-
-
 def inputs(root, name):
-    summaries = ["--summaries", root / "loso.csv", root / "id.csv"]
     cohort = root / "cohorts/demo"
-    diagnostics = ["--diagnostics", *sorted(root.glob("diagnostics/*/loso/*/seed-0"))]
-    sweep = [
-        "--summaries",
-        *sorted(root.glob("sweep/*.csv")),
-        "--runs",
-        *sorted(root.glob("sweep/runs/*/loso/*/seed-0")),
-    ]
+    diagnostics = {"diagnostics": sorted(root.glob("diagnostics/*/loso/*/seed-0"))}
+    sweep = {
+        "summaries": [root / f"sweep/{name}.csv" for name in ("demo", "other")],
+        "runs": sorted(root.glob("sweep/runs/*/loso/*/seed-0")),
+    }
     return {
-        "auc_by_site": [*summaries, "--sites", root / "loso.sites.csv", root / "id.sites.csv"],
-        "cohort": ["--inclusion", cohort / "inclusion.tsv",
-                   "--participants", cohort / "participants.tsv"],
-        "training": ["--runs", *sorted(root.glob("runs/demo/*/*/seed-0"))],
-        "diagnostics": diagnostics[: 1 + len(DIAGNOSED)],
+        "auc_by_site": {
+            "summaries": [root / "loso.csv", root / "id.csv"],
+            "sites": [root / "loso-sites.csv", root / "id-sites.csv"],
+        },
+        "cohort": {
+            "inclusion": [cohort / "inclusion.tsv"],
+            "participants": [cohort / "participants.tsv"],
+        },
+        "training": {"runs": sorted(root.glob("runs/demo/*/*/seed-0"))},
+        "diagnostics": {"diagnostics": diagnostics["diagnostics"][: len(DIAGNOSED)]},
         "propositions": diagnostics,
         "roi_profile": diagnostics,
         "scan_length": diagnostics,
-        "method": [],
+        "method": {},
         "ablations": sweep,
         "sensitivity": sweep,
-        "sites": ["--profiles", cohort / "site_profile.tsv"],
-        "block_length": ["--block-lengths", *sorted(root.glob("blocklength/demo/*.json"))],
-    }[name]  # fmt: skip
+        "sites": {"profiles": [cohort / "site_profile.tsv"]},
+        "block_length": {"block_lengths": sorted(root.glob("blocklength/demo/*.json"))},
+    }[name]
 
 
-def draw(root, name, prefix):
-    return draw_with(inputs(root, name), name, prefix)
-
-
-def draw_with(options, name, prefix):
-    arguments = [*options, "--datasets", DATASETS, "--out-prefix", prefix]
-    result = run_program(f"figures/{name}", *arguments)
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == "", "no warnings"
+def draw(name, prefix, **files):
+    paths = {key: [str(path) for path in found] for key, found in files.items()}
+    given = Given(catalogue("figures")[name], paths, datasets=DATASETS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plotting.save(given.module.draw(given), given, prefix)
     return prefix.with_suffix(".pdf"), prefix.with_suffix(".png")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_figure_is_drawn_to_the_same_bytes(results, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("name", catalogue("figures"))
+def test_figure_is_drawn_to_the_same_bytes(results, tmp_path, name):
     image = pytest.importorskip("PIL.Image")
-    first = draw(results, name, tmp_path / "first")
-    # Once more, in this process: what was drawn before must not matter either.
-    arguments = [*inputs(results, name), "--datasets", DATASETS, "--out-prefix", tmp_path / "again"]
-    monkeypatch.setattr("sys.argv", [name, *map(str, arguments)])
-    runpy.run_path(str(ROOT / "scripts" / "figures" / f"{name}.py"), run_name="__main__")
+    files = inputs(results, name)
+    first = draw(name, tmp_path / "first", **files)
+    # What was drawn before must not matter.
+    draw(name, tmp_path / "again", **files)
     for one in first:
         assert one.read_bytes() == one.with_stem("again").read_bytes()
     pdf = first[0].read_bytes()
@@ -134,7 +114,7 @@ def test_figure_is_drawn_to_the_same_bytes(results, tmp_path, monkeypatch, name)
 
 def test_alternative_text_holds_the_numbers(results, tmp_path):
     image = pytest.importorskip("PIL.Image")
-    _, png = draw(results, "auc_by_site", tmp_path / "figure")
+    _, png = draw("auc_by_site", tmp_path / "figure", **inputs(results, "auc_by_site"))
     header, first = (results / "loso.csv").read_text().splitlines()[:2]
     row = dict(zip(header.split(","), first.split(",")))
     with image.open(png) as picture:
@@ -146,21 +126,23 @@ def test_alternative_text_holds_the_numbers(results, tmp_path):
 def test_diagnostics_of_methods_without_factors(tmp_path):
     """Without BRIO the scatter is still drawn; figures about factors say what is missing."""
     (folder,) = write_diagnostics(tmp_path, diagnosed={"gcn": DIAGNOSED["gcn"]})
-    _, png = draw_with(["--diagnostics", folder], "diagnostics", tmp_path / "figure")
+    _, png = draw("diagnostics", tmp_path / "figure", diagnostics=[folder])
     with pytest.importorskip("PIL.Image").open(png) as picture:
         assert "BRIO was not run" in picture.text["Comment"]
     for name in ("propositions", "roi_profile", "scan_length"):
-        result = run_program(
-            f"figures/{name}", "--diagnostics", folder, "--out-prefix", tmp_path / name
-        )
-        assert result.returncode == 1
-        assert re.fullmatch(r"error: no diagnostics of BRIO.*\n", result.stderr)
+        with pytest.raises(BrioError, match="no diagnostics of BRIO"):
+            draw(name, tmp_path / name, diagnostics=[folder])
         assert not (tmp_path / f"{name}.png").exists()
 
 
 def test_a_folder_without_diagnostics_is_named(tmp_path):
     result = run_program(
-        "figures/diagnostics", "--diagnostics", tmp_path / "nothing", "--out-prefix", tmp_path / "x"
+        "figure",
+        "diagnostics",
+        "--diagnostics",
+        tmp_path / "nothing",
+        "--out-prefix",
+        tmp_path / "x",
     )
     assert result.returncode == 1
     assert re.fullmatch(r"error: .*nothing.*does not exist.*\n", result.stderr)
@@ -186,7 +168,7 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
     mismatch = (x_all < np.median(x_all)) & (y_all > np.median(y_all))
     kept = [float(r["validation_auc"]) >= plain[r["fold"]] - 0.02 for r in swept]
     own = np.array([r["variant"] == "brio" for r in swept])
-    _, png = draw_with(["--diagnostics", *folders], "diagnostics", tmp_path / "figure")
+    _, png = draw("diagnostics", tmp_path / "figure", diagnostics=folders)
     with pytest.importorskip("PIL.Image").open(png) as picture:
         text = picture.text["Comment"]
     rho = stats.spearmanr(x, y).statistic
@@ -198,9 +180,9 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
 
 
 def at_seed(folder, seed):
-    """Say that a diagnosed cell has another seed."""
-    cells = pd.read_csv(folder / "folds.csv")
-    cells.assign(seed=seed).to_csv(folder / "folds.csv", index=False)
+    """Say that a diagnosed run has another seed."""
+    folds = pd.read_csv(folder / "folds.csv")
+    folds.assign(seed=seed).to_csv(folder / "folds.csv", index=False)
 
 
 def test_linear_models_are_compared_with_every_seed(tmp_path):
@@ -225,7 +207,7 @@ def test_linear_models_are_compared_with_every_seed(tmp_path):
 def test_a_variant_that_shares_no_seed_with_the_reference_has_no_rate(tmp_path):
     folders = write_diagnostics(tmp_path)
     at_seed(next(one for one in folders if one.parent.name == "brio"), 1)
-    _, png = draw_with(["--diagnostics", *folders], "diagnostics", tmp_path / "figure")
+    _, png = draw("diagnostics", tmp_path / "figure", diagnostics=folders)
     with pytest.importorskip("PIL.Image").open(png) as picture:
         rates = picture.text["Comment"].split("mismatch rates: ")[1].split("%. ")[0]
     assert "λ = 1" in rates and "BRIO" not in rates
@@ -245,7 +227,6 @@ def test_matched_setting_is_chosen_by_validation_among_positive_strengths(result
 
 @pytest.mark.parametrize(("weakest", "scale"), [(0.3, "linear"), (0.001, "log")])
 def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, scale):
-    from brio_core.reporting import plotting
     from brio_core.reporting.figures import diagnostics
 
     folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
@@ -270,7 +251,6 @@ def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, sc
     ],
 )
 def test_text_hides_the_fewest_points(means, runs, corner):
-    from brio_core.reporting import plotting
 
     figure, axes = plotting.new_figure(3, 2, 1, 1)
     axis = axes.flat[0]
@@ -285,10 +265,10 @@ def test_a_sweep_changes_one_setting_at_a_time():
     from brio_core.reporting.figures.sensitivity import sweep
 
     base = {"reestimates": 8, "factors": 4}
-    settings = {"brio": base, "k": base | {"reestimates": 2}, "j": base | {"factors": 2}}
+    values = {"brio": base, "k": base | {"reestimates": 2}, "j": base | {"factors": 2}}
     rows = pd.DataFrame({"variant": ["brio", "j", "k"], "auc_mean": [0.7, 0.6, 0.5]})
-    assert sweep(rows, settings, "reestimates")["auc_mean"].to_dict() == {2: 0.5, 8: 0.7}
-    assert sweep(rows, settings, "factors")["auc_mean"].to_dict() == {2: 0.6, 4: 0.7}
+    assert sweep(rows, values, "reestimates")["auc_mean"].to_dict() == {2: 0.5, 8: 0.7}
+    assert sweep(rows, values, "factors")["auc_mean"].to_dict() == {2: 0.6, 4: 0.7}
 
 
 def test_training_stays_readable_with_all_methods_and_cohorts(tmp_path):
@@ -299,13 +279,12 @@ def test_training_stays_readable_with_all_methods_and_cohorts(tmp_path):
         for method in EVERY:
             write_run(tmp_path, method, cohort_name=cohort, method=(method.upper(), "Ours", 1.0))
     runs = sorted(tmp_path.glob("runs/*/loso/*/seed-0"))
-    _, png = draw_with(["--runs", *runs], "training", tmp_path / "figure")
+    _, png = draw("training", tmp_path / "figure", runs=runs)
     with pytest.importorskip("PIL.Image").open(png) as picture:
         assert picture.width <= 1600 and picture.height <= 2000
 
 
 def test_groups_keep_their_colour_and_methods_differ_in_a_group():
-    plotting = pytest.importorskip("brio_core.reporting.plotting")
     from brio_core.reporting.results import GROUPS
 
     colours = [plotting.group_colour(group) for group in (*GROUPS, "unheard of")]

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -13,8 +14,8 @@ import pytest
 from brio_core.reporting.pages.headline import headlines
 from brio_core.reporting.pages.overview import SECTIONS, sections
 from brio_core.reporting.results import SUMMARY_NUMBERS
-from brio_core.reporting.results_table import permuted_rows, verdict
-from brio_core.reporting.tables import Cell, Row, Table
+from brio_core.reporting.table import Cell, Row, Table
+from brio_core.reporting.tables.permuted import permuted_rows, verdict
 from brio_core.reporting.writing import write_table
 from tests.reporting.standins import (
     DATASET,
@@ -45,41 +46,36 @@ def make_page(root, sites, title):
         cells.append(root / f"{protocol}.runs.json")
         ok(
             "summarise", "--runs", *runs, "--experiment", "main", "--out", summaries[-1],
-            "--sites", root / f"{protocol}.sites.csv", "--cells", cells[-1],
+            "--sites", root / f"{protocol}.sites.csv", "--records", cells[-1],
         )  # fmt: skip
-        experiment = json.dumps({"title": f"Table of {protocol}", "caption": "Caption."})
+        entry = json.dumps({"title": f"Table of {protocol}", "caption": "Caption."})
         ok(
-            "tables", "--summaries", summaries[-1], "--experiment", experiment,
-            "--datasets", datasets, "--out-prefix", root / "tables" / protocol,
+            "table", "permuted" if "permuted" in protocol else "results", "--summaries",
+            summaries[-1], "--entry", entry, "--datasets", datasets,
+            "--out-prefix", root / "tables" / protocol,
         )  # fmt: skip
-    experiment = ("--experiment", json.dumps({"title": "Title", "caption": "Caption."}))
+    entry = ("--entry", json.dumps({"title": "Title", "caption": "Caption."}))
     sites, named = ("--sites", root / "loso.sites.csv"), ("--datasets", datasets)
     first = ("--summaries", summaries[0])
-    ok("comparison", *first, *sites, *experiment, *named, "--out-prefix", root / "tables/test")
-    ok("site_scores", *sites, *experiment, *named, "--out-prefix", root / "tables/site-scores")
-    planned = ("--planned", json.dumps({"pairs": [["demo", "loso"]], "variants": []}))
-    paper = ROOT / "config/paper"
-    ok(
-        "efficiency", *first, "--paper", paper / "table_efficiency.csv", *experiment, *planned,
-        *named, "--out-prefix", root / "tables/efficiency",
-    )  # fmt: skip
-    ok(
-        "paper_vs_ours", "--paper", paper, *first, *named,
-        "--out-prefix", root / "tables/paper_vs_ours",
-    )  # fmt: skip
+    table = partial(ok, "table")
+    table("comparison", *first, *sites, *entry, *named, "--out-prefix", root / "tables/test")
+    table("site_scores", *sites, *entry, *named, "--out-prefix", root / "tables/site-scores")
+    table("efficiency", *first, *entry, *named, "--out-prefix", root / "tables/efficiency")
+    empty = ("--block-lengths", "--inclusion", "--participants")
+    prefix = root / "tables/paper_vs_ours"
+    table("paper_vs_ours", *first, *empty, *named, "--out-prefix", prefix)
     methods = [ROOT / f"config/methods/{name}.yaml" for name in ("brio", "gcn")]
-    stated = json.dumps({"brio": [], "gcn": []})
     config = write_run_config(root, overrides={"all": {"note": EVIL}})
+    files = ("--config", config, "--methods", *methods)
+    table("settings", *files, "--out-prefix", root / "tables/settings")
+    others = ("--entry", json.dumps({"other_methods": True}))
+    table("settings", *files, *others, "--out-prefix", root / "tables/settings-others")
+    table("cohorts", *cohort, "--out-prefix", root / "tables/cohort")
+    ok("figure", "cohort", *cohort, "--out-prefix", root / "figures/cohort")
     ok(
-        "settings", "--config", config, "--methods", *methods, "--stated", stated,
-        "--schemas", ROOT / "workflow/schemas", "--out-prefix", root / "tables/settings",
-        "--others-prefix", root / "tables/settings-others",
-    )  # fmt: skip
-    ok("cohort_table", *cohort, "--out-prefix", root / "tables/cohort")
-    ok("figures/cohort", *cohort, "--out-prefix", root / "figures/cohort")
-    ok(
-        "figures/auc_by_site", "--summaries", *summaries[:2], "--sites", root / "loso.sites.csv",
-        root / "id.sites.csv", "--datasets", datasets, "--out-prefix", root / "figures/sites",
+        "figure", "auc_by_site", "--summaries", *summaries[:2], "--sites",
+        root / "loso.sites.csv", root / "id.sites.csv", "--datasets", datasets,
+        "--out-prefix", root / "figures/sites",
     )  # fmt: skip
     names = Row((Cell(f"subject {EVIL}"), Cell(f"region {EVIL}")))
     planted = Table("Names", "Of data.", ("Subject", "Region"), (names,))
@@ -259,7 +255,7 @@ def test_verdict_on_permuted_labels_names_what_misses_chance():
 
 def test_the_report_needs_neither_torch_nor_imaging():
     modules = (
-        "pages.overview, summary, cohorts, results_table, figures.auc_by_site, figures.training"
+        "pages.overview, summary, cohorts, tables.results, figures.auc_by_site, figures.training"
     )
     code = "; ".join(
         [f"import brio_core.reporting.{module.strip()}" for module in modules.split(",")]

@@ -1,4 +1,4 @@
-"""efficiency, block_length_table and paper_vs_ours: ours and the paper's side by side."""
+"""Costs, block lengths and all numbers of the paper: ours and the paper's side by side."""
 
 import csv
 import json
@@ -9,9 +9,18 @@ import pandas as pd
 import pytest
 import yaml
 
+from brio_core.reporting.catalogue import catalogue
+from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_numbers
-from brio_core.reporting.paper_vs_ours import compared_table
-from tests.reporting.standins import ROOT, run_program, write_block_lengths, write_cohort, write_run
+from brio_core.reporting.tables.paper_vs_ours import compared_table
+from tests.reporting.standins import (
+    ROOT,
+    make_table,
+    summarised,
+    write_block_lengths,
+    write_cohort,
+    write_run,
+)
 
 PAPER = ROOT / "config" / "paper"
 COHORT = "abide-cc200"
@@ -24,19 +33,14 @@ VARIANTS = {
 SCALES = {"brio-block0.5x": 0.5, "brio": 1.0, "brio-block2x": 2.0}
 
 
-def ok(*command):
-    result = run_program(*command)
-    assert result.returncode == 0, result.stderr
-
-
-def planned(variants, *settings):
+def planned(variants, *pairs):
     words = [
         {"variant": v, "method": v.split("-b")[0], "label": VARIANTS.get(v, (v,))[0],
          "group": VARIANTS.get(v, (v, "Ours"))[1],
          "change": {} if SCALES.get(v, 1) == 1 else {"block_length_scale": SCALES[v]}}
         for v in variants
     ]  # fmt: skip
-    return json.dumps({"pairs": settings, "variants": words})
+    return {"pairs": pairs, "variants": words}
 
 
 @pytest.fixture(scope="module")
@@ -46,29 +50,21 @@ def results(tmp_path_factory):
         for seed in (0, 1):
             write_run(root, variant, seed, COHORT, method=method, device="One GPU", group_size=7)
     runs = sorted((root / "runs" / COHORT / "loso").glob("*/seed-*"))
-    summary = root / "loso.csv"
-    ok("summarise", "--runs", *runs, "--experiment", "main", "--out", summary)
+    summaries = [summarised(root, runs)[0]]
     lengths = write_block_lengths(root)
     content = json.loads(lengths.read_text()) | {"cohort": COHORT}
     for fold in content["folds"]:
         fold["seconds"] = 2.5 * fold["block_length"]
     lengths.write_text(json.dumps(content))
     folder = write_cohort(root, COHORT)
-    words = ("--experiment", json.dumps({"title": "T", "caption": "C"}))
-    settings = ([COHORT, "loso"], ["abcd-aal116", "loso"])
-    ok(
-        "efficiency", "--summaries", summary, "--paper", PAPER / "table_efficiency.csv", *words,
-        "--planned", planned(["gcn", "brio"], *settings), "--out-prefix", root / "efficiency",
-    )  # fmt: skip
-    ok(
-        "block_length_table", "--summaries", summary, "--block-lengths", lengths, *words,
-        "--planned", planned(SCALES, *settings), "--out-prefix", root / "block-length",
-    )  # fmt: skip
-    ok(
-        "paper_vs_ours", "--paper", PAPER, "--summaries", summary, "--block-lengths", lengths,
-        "--inclusion", folder / "inclusion.tsv", "--participants", folder / "participants.tsv",
-        "--out-prefix", root / "paper_vs_ours",
-    )  # fmt: skip
+    pairs = ([COHORT, "loso"], ["abcd-aal116", "loso"])
+    wanted = planned(["gcn", "brio"], *pairs)
+    make_table("efficiency", root / "efficiency", planned=wanted, summaries=summaries)
+    files = {"summaries": summaries, "block_lengths": [lengths]}
+    wanted = planned(SCALES, *pairs)
+    make_table("block_lengths", root / "block-length", planned=wanted, **files)
+    files |= {name: [folder / f"{name}.tsv"] for name in ("inclusion", "participants")}
+    make_table("paper_vs_ours", root / "paper_vs_ours", **files)
     return root
 
 
@@ -98,13 +94,9 @@ def test_the_time_of_one_seed_of_all_methods(tmp_path):
         values = {"seconds": seconds, "device": "One GPU"}
         write_run(tmp_path, "brio", seed, COHORT, **values)
         write_run(tmp_path, "gcn", seed, COHORT, **values | {"seconds": 10.0})
-    runs, summary = sorted((tmp_path / "runs").glob("*/*/*/seed-*")), tmp_path / "loso.csv"
-    ok("summarise", "--runs", *runs, "--experiment", "main", "--out", summary)
-    ok(
-        "efficiency", "--summaries", summary, "--paper", PAPER / "table_efficiency.csv",
-        "--experiment", "{}", "--planned", planned(["gcn", "brio"], [COHORT, "loso"]),
-        "--out-prefix", tmp_path / "efficiency",
-    )  # fmt: skip
+    summary, _ = summarised(tmp_path, sorted((tmp_path / "runs").glob("*/*/*/seed-*")))
+    wanted = planned(["gcn", "brio"], [COHORT, "loso"])
+    make_table("efficiency", tmp_path / "efficiency", planned=wanted, summaries=[summary])
     rows = pd.read_csv(tmp_path / "efficiency.csv").set_index("variant")
     assert rows["seconds"].to_dict() == {"gcn": 30, "brio": 80}
     table = json.loads((tmp_path / "efficiency.json").read_text())
@@ -188,7 +180,8 @@ def test_deviations_that_sampling_alone_would_exceed_are_counted(results):
     below = (distinct["paper"] < distinct["sampling_low"]).sum()
     assert 0 < below < len(distinct)
     words = f"{below} of {len(distinct)} standard deviations of AUC in the paper are smaller"
-    assert any(words in note for note in compared_table(table, {}, False).notes)
+    printed = compared_table(table, Given(catalogue("tables")["paper_vs_ours"]), False)
+    assert any(words in note for note in printed.notes)
 
 
 def test_every_number_of_the_paper_is_there_once(results):
@@ -231,11 +224,11 @@ def test_cohorts_blocks_and_marks(results):
 
 
 def test_every_method_of_the_paper_has_a_file():
-    names = set(paper_numbers(PAPER)["variant"]) - {""}
+    names = set(paper_numbers()["variant"]) - {""}
     variants = set()
     for path in (ROOT / "config/methods").glob("*.yaml"):
         method = yaml.safe_load(path.read_text())
         variants |= {method["method"], *method.get("variants", {})}
     assert names <= variants
     cohorts = {path.stem for path in (ROOT / "config/datasets").glob("*.yaml")}
-    assert set(paper_numbers(PAPER)["cohort"]) <= cohorts
+    assert set(paper_numbers()["cohort"]) <= cohorts

@@ -1,29 +1,26 @@
 """The settings page: what the paper does not state, from the YAML files and nowhere else."""
 
-import json
 import re
 
 import pandas as pd
 import pytest
 import yaml
 
+from brio_core.reporting.catalogue import catalogue
+from brio_core.reporting.given import Given
 from brio_core.reporting.remarks import remarks
-from brio_core.reporting.settings import COLUMNS, settings_tables
-from tests.reporting.standins import ROOT, run_program, write_run_config
+from brio_core.reporting.tables.settings import COLUMNS, choices_table
+from brio_core.system.errors import BrioError
+from tests.reporting.standins import ROOT, make_table, write_run_config
 
 METHODS = ROOT / "config" / "methods"
 
 
-def make(root, methods=("brio", "gcn", "linear-correlation"), **settings):
-    config = write_run_config(root, methods, **settings)
-    stated = {"brio": yaml.safe_load((METHODS / "brio.yaml").read_text())["stated"]}
-    stated |= {name: ["learning_rate", "weight_decay"] for name in methods if name != "brio"}
-    result = run_program(
-        "settings", "--config", config, "--methods", *(METHODS / f"{m}.yaml" for m in methods),
-        "--schemas", ROOT / "workflow/schemas", "--stated", json.dumps(stated),
-        "--out-prefix", root / "settings", "--others-prefix", root / "others",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+def make(root, methods=("brio", "gcn", "linear-correlation"), **changes):
+    config = write_run_config(root, methods, **changes)
+    files = {"config": [config], "methods": [METHODS / f"{name}.yaml" for name in methods]}
+    make_table("settings", root / "settings", **files)
+    make_table("settings", root / "others", {"other_methods": True}, **files)
     return pd.read_csv(root / "settings.csv", dtype=str, keep_default_na=False)
 
 
@@ -81,16 +78,13 @@ def test_remarks_are_the_comments_of_the_file(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    result = run_program(
-        "settings", "--config", tmp_path / "none.yaml", "--methods", METHODS / "gcn.yaml",
-        "--schemas", tmp_path, "--stated", "{}", "--out-prefix", tmp_path / "a",
-        "--others-prefix", tmp_path / "b",
-    )  # fmt: skip
-    assert result.returncode == 1 and "none.yaml" in result.stderr
+    files = {"config": [tmp_path / "none.yaml"], "methods": [METHODS / "gcn.yaml"]}
+    with pytest.raises(BrioError, match=r"none\.yaml"):
+        make_table("settings", tmp_path / "a", **files)
 
 
 def test_choices_without_a_key_are_named_with_their_files():
     rows = pd.DataFrame([("BRIO", "BRIO", "f", "a", "1", "k", "")], columns=list(COLUMNS))
-    (_, table), _ = settings_tables(rows)
+    table = choices_table(rows, Given(catalogue("tables")["settings"]))
     files = re.findall(r"brio_core/[\w/]+\.py", " ".join(table.notes))
     assert len(files) == 3 and all((ROOT / file).is_file() for file in files)

@@ -13,7 +13,7 @@ from tests.reporting.standins import METHODS, run_program, write_run
 def summarise(runs, out):
     return run_program(
         "summarise", "--runs", *runs, "--experiment", "main", "--out", out / "loso.csv",
-        "--sites", out / "loso.sites.csv", "--cells", out / "loso.runs.json",
+        "--sites", out / "loso.sites.csv", "--records", out / "loso.runs.json",
     )  # fmt: skip
 
 
@@ -62,8 +62,8 @@ def test_rows_say_what_they_are(summary):
     assert rows["parameters"].tolist() == [25000, 25000, 277]
     assert rows["peak_memory_gb"].tolist() == [0.31] * 3
     assert rows["seconds_per_epoch"].tolist() == pytest.approx([0.08, 0.08, 0.002])
-    cells = json.loads((summary / "loso.runs.json").read_text())
-    assert len(cells) == 6 and {cell["epochs"] for cell in cells} == {30, None}
+    runs = json.loads((summary / "loso.runs.json").read_text())
+    assert len(runs) == 6 and {run["epochs"] for run in runs} == {30, None}
 
 
 def test_same_runs_give_the_same_bytes(summary, tmp_path):
@@ -119,7 +119,7 @@ def test_missing_subjects_are_noticed(tmp_path):
     refused(summarise(runs, tmp_path), tmp_path, str(runs[1]), "same subjects")
 
 
-def test_a_repeated_cell_is_refused(tmp_path):
+def test_a_repeated_run_is_refused(tmp_path):
     run = write_run(tmp_path, "gcn")
     copy = shutil.copytree(run, tmp_path / "copy")
     refused(summarise([run, copy], tmp_path), tmp_path, str(copy), "repeats")

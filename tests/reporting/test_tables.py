@@ -1,4 +1,4 @@
-"""tables.py and cohort_table.py: printed numbers, bold, groups, escaping, permuted labels."""
+"""Tables of results and of cohorts: printed numbers, bold, groups, escaping, permuted labels."""
 
 import json
 import re
@@ -7,27 +7,27 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting.results import GROUPS
-from brio_core.reporting.results_table import counts
-from brio_core.reporting.tables import Cell, Row, Table, best, is_best, latex, markdown, percent
-from tests.reporting.standins import DATASET, METHODS, run_program, write_cohort, write_run
+from brio_core.reporting.table import Cell, Row, Table, best, is_best, percent
+from brio_core.reporting.tables.results import counts
+from brio_core.reporting.writing import latex, markdown
+from brio_core.system.errors import BrioError
+from tests.reporting.standins import (
+    DATASET,
+    METHODS,
+    make_table,
+    run_program,
+    summarised,
+    write_cohort,
+    write_run,
+)
 
-EXPERIMENT = json.dumps({"title": "Unseen sites", "caption": "A caption."})
-DATASETS = json.dumps({"demo": DATASET})
+ENTRY = {"title": "Unseen sites", "caption": "A caption."}
+DATASETS = {"demo": DATASET}
 
 
-def summarise(root, protocol, experiment="main"):
+def summarise(root, protocol):
     runs = sorted((root / "runs/demo" / protocol).glob("*/seed-*"))
-    out = root / "summaries" / f"{protocol}.csv"
-    result = run_program("summarise", "--runs", *runs, "--experiment", experiment, "--out", out)
-    assert result.returncode == 0, result.stderr
-    return out
-
-
-def make_table(summaries, prefix, experiment=EXPERIMENT):
-    return run_program(
-        "tables", "--summaries", *summaries, "--experiment", experiment, "--datasets", DATASETS,
-        "--out-prefix", prefix,
-    )  # fmt: skip
+    return summarised(root / "summaries", runs, protocol)[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,10 @@ def results(tmp_path_factory):
             write_run(root, variant, protocol=protocol)
     write_run(root, "brio-wo-rs", method=("BRIO w/o RS", "Ours", 1.0))
     summaries = [summarise(root, protocol) for protocol in ("loso", "id")]
-    result = make_table(summaries, root / "tables" / "main")
+    result = run_program(
+        "table", "results", "--summaries", *summaries, "--entry", json.dumps(ENTRY),
+        "--datasets", json.dumps(DATASETS), "--out-prefix", root / "tables" / "main",
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     return root
 
@@ -99,11 +102,9 @@ def test_what_was_not_run_says_so(results):
 def test_planned_cohorts_and_methods_without_results_say_so(results):
     gat = {"variant": "gat", "method": "gat", "label": "GAT", "group": "General GNNs"}
     planned = {"pairs": [["demo", "loso"], ["far", "loso"]], "variants": [gat]}
-    result = run_program(
-        "tables", "--summaries", results / "summaries/loso.csv", "--experiment", EXPERIMENT,
-        "--planned", json.dumps(planned), "--out-prefix", results / "planned",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    make_table(
+        "results", results / "planned", planned=planned, summaries=[results / "summaries/loso.csv"]
+    )
     table = json.loads((results / "planned.json").read_text())
     assert [text for text, _ in table["spans"]] == ["", "demo", "far"]
     labels = [row["cells"][0]["text"] for row in table["rows"] if not row["heading"]]
@@ -189,12 +190,11 @@ def test_permuted_labels_say_whether_chance_is_inside(tmp_path):
     for protocol in protocols:
         for variant in METHODS:
             write_run(tmp_path, variant, protocol=protocol)
-    summaries = [summarise(tmp_path, protocol, "permuted") for protocol in protocols]
+    summaries = [summarise(tmp_path, protocol) for protocol in protocols]
     rows = pd.read_csv(summaries[0])
     rows.loc[rows["variant"] == "gcn", ["auc_mean", "auc_low", "auc_high"]] = [0.97, 0.95, 0.99]
     rows.to_csv(summaries[0], index=False)
-    result = make_table(summaries, tmp_path / "permuted")
-    assert result.returncode == 0, result.stderr
+    make_table("permuted", tmp_path / "permuted", summaries=summaries)
     full = pd.read_csv(tmp_path / "permuted.csv").set_index("variant")
     parts = pd.concat([pd.read_csv(path) for path in summaries])
     for variant, row in full.iterrows():
@@ -210,18 +210,17 @@ def test_permuted_labels_say_whether_chance_is_inside(tmp_path):
     assert full.loc[["brio", "linear-correlation"], "contains_chance"].tolist() == ["yes", "yes"]
     assert "3 permutations of the labels" in (tmp_path / "permuted.md").read_text()
     write_run(tmp_path, "gcn")
-    mixed = make_table([summaries[0], summarise(tmp_path, "loso")], tmp_path / "mixed")
-    assert mixed.returncode == 1 and "mixes" in mixed.stderr
+    mixed = [summaries[0], summarise(tmp_path, "loso")]
+    for name, words in (("permuted", "mixes"), ("results", "holds permuted labels")):
+        with pytest.raises(BrioError, match=words):
+            make_table(name, tmp_path / "mixed", summaries=mixed)
     assert not (tmp_path / "mixed.csv").exists()
 
 
 def test_cohort_table_counts_everyone(tmp_path):
     folder = write_cohort(tmp_path)
-    result = run_program(
-        "cohort_table", "--inclusion", folder / "inclusion.tsv", "--participants",
-        folder / "participants.tsv", "--datasets", DATASETS, "--out-prefix", tmp_path / "cohort",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    files = {name: [folder / f"{name}.tsv"] for name in ("inclusion", "participants")}
+    make_table("cohorts", tmp_path / "cohort", datasets=DATASETS, **files)
     rows = pd.read_csv(tmp_path / "cohort.csv")
     everyone = pd.read_csv(folder / "inclusion.tsv", sep="\t")
     total, sites = rows.iloc[-1], rows.iloc[:-1]

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from brio_core.system import devices
+from brio_core.system.devices import choose_device
 from brio_core.system.errors import BrioError
-from brio_core.training.trainer import choose_device
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = """

@@ -7,18 +7,19 @@ import torch
 from synthetic import make_problem
 from torch import Tensor
 
-from brio_core.cohorts.cohort import TrainRows
 from brio_core.cohorts.stores import read_fc, read_series, write_fc, write_series
 from brio_core.methods import registry
+from brio_core.methods.train_view import training_rows
 from brio_core.system.residence import half_of_free_memory, place_on_device, rows_of, tabulate
-from brio_core.training.trainer import Checkpoints, train
+from brio_core.training.checkpoints import Checkpoints
+from brio_core.training.trainer import train
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
 def histories(tmp_path, device, budget):
     problem, _ = make_problem("brio", folds=slice(0, 3))
-    problem.device, problem._memory_budget = torch.device(device), budget
+    problem.data.device, problem.data._memory_budget = torch.device(device), budget
     results = train(problem, Checkpoints(tmp_path / str(budget), "test", 1e9), None)
     return problem, [result.history for result in results]
 
@@ -37,7 +38,7 @@ def test_features_that_are_not_kept_are_made_again(tmp_path):
 
 def on_disk(problem, folder):
     """The cohort of a problem as it comes from its files."""
-    cohort = problem.cohort
+    cohort = problem.data.cohort
     folder.mkdir()
     scans = cohort.series.scans(range(len(cohort.subjects)))
     write_series(folder / "series.h5", cohort.subjects, scans, cohort.series.rois, {})
@@ -51,11 +52,11 @@ def test_what_does_not_fit_is_read_from_its_file_and_nothing_changes(name, tmp_p
     results = []
     for number, budget in enumerate((1 << 30, 0)):
         problem, _ = make_problem(name, folds=slice(0, 2))
-        problem.cohort = on_disk(problem, tmp_path / str(number))
-        problem._memory_budget = budget
+        problem.data.cohort = on_disk(problem, tmp_path / str(number))
+        problem.data._memory_budget = budget
         results.append(train(problem, Checkpoints(tmp_path / f"c{number}", "test", 1e9), None))
-        scans = {need for need in problem.method.needs if need in ("fc", "bold")}
-        if not problem.fits_paths:
+        scans = {need for need in problem.trial.method.needs if need in ("fc", "bold")}
+        if not problem.trial.fits_paths:
             assert all(isinstance(problem.inputs[one], Tensor) == (number == 0) for one in scans)
     for resident, streamed in zip(*results):
         for one, other in zip(resident.history, streamed.history, strict=True):
@@ -65,7 +66,7 @@ def test_what_does_not_fit_is_read_from_its_file_and_nothing_changes(name, tmp_p
 
 def test_training_rows_hand_out_no_others():
     table = torch.arange(12.0).view(6, 2)
-    rows = TrainRows(table, torch.tensor([4, 1, 3]))
+    rows = training_rows(table, torch.tensor([4, 1, 3]))
     assert len(rows) == 3 and rows.shape == (3, 2)
     assert torch.equal(rows[:], table[[4, 1, 3]])
     assert torch.equal(rows[torch.tensor([False, True, True])], table[[1, 3]])

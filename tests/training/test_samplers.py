@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from brio_core.training.samplers import schedule, steps_per_epoch
+from brio_core.training.batches import schedule, steps_per_epoch
 
 # Four sites; the second has three subjects of class 1, the third none of class 0.
 SIZES = {"a": (9, 12), "b": (8, 3), "c": (0, 8), "d": (20, 30)}
@@ -125,4 +125,4 @@ def test_other_samplers_have_no_empty_places(sampler):
     ],
 )
 def test_an_epoch_sees_the_largest_training_set_about_once(sampler, n_sites, steps):
-    assert steps_per_epoch(settings(sampler=sampler), [700, 890], 2 * n_sites) == steps
+    assert steps_per_epoch(settings(sampler=sampler), [700, 890], n_sites) == steps

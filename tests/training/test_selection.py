@@ -9,11 +9,13 @@ import torch
 from synthetic import make_problem, train_all
 
 from brio_core.evaluation.scores import auc
-from brio_core.training import trainer as training
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
 from brio_core.training.results import predict_rows, write_history
-from brio_core.training.run import _fold_records
+from brio_core.training.run import fold_records
+from brio_core.training.search import combinations, search
 from brio_core.training.selection import ValidationAuc
+from brio_core.training.trainer import train
 
 
 def test_validation_auc_equals_the_mean_over_groups():
@@ -59,7 +61,7 @@ def test_validation_subjects_of_unequal_folds_are_scored_once_and_without_much_p
 @pytest.mark.parametrize("name", ["gcn", "linear-correlation"])
 def test_history_has_the_auc_of_every_validation_site(name, tmp_path):
     problem, _ = make_problem(name, epochs=3) if name == "gcn" else make_problem(name)
-    for fold, result in zip(problem.folds, train_all(problem, tmp_path)):
+    for fold, result in zip(problem.data.folds, train_all(problem, tmp_path)):
         assert result.name == fold.name and len(fold.validation_groups) == 2
         for epoch in result.history:
             sites = [epoch[f"validation_auc_{number}"] for number in (1, 2)]
@@ -69,7 +71,7 @@ def test_history_has_the_auc_of_every_validation_site(name, tmp_path):
         module = problem.restored(fold, result.state, result.chosen)
         for number, rows in enumerate(fold.validation_groups, start=1):
             logits = predict_rows(module, problem.inputs, rows)
-            found = auc(problem.label[rows], logits)
+            found = auc(problem.data.label[rows], logits)
             assert kept[f"validation_auc_{number}"] == pytest.approx(found, abs=1e-9)
 
 
@@ -84,8 +86,8 @@ def test_ties_go_to_the_earliest_eligible_epoch(tmp_path):
     results = train_all(problem, tmp_path)
     for result in results:
         scores = [epoch["validation_auc"] for epoch in result.history]
-        eligible = scores[problem.hyperparameters.first_epoch - 1 :]
-        expected = problem.hyperparameters.first_epoch + int(np.argmax(eligible))
+        eligible = scores[problem.trial.hyperparameters.first_epoch - 1 :]
+        expected = problem.trial.hyperparameters.first_epoch + int(np.argmax(eligible))
         assert result.selected_epoch == expected
 
 
@@ -109,7 +111,7 @@ def test_folds_that_have_stopped_are_not_trained_on(name, tmp_path, monkeypatch)
 
     monkeypatch.setattr(GradientFit, "_step", counted)
     alone = train_all(problem, tmp_path / "alone")
-    assert trained[0] == len(problem.folds) and trained[-1] <= len(problem.folds) / 2
+    assert trained[0] == len(problem.data.folds) and trained[-1] <= len(problem.data.folds) / 2
     monkeypatch.setattr(GradientFit, "_going_on", lambda run: bool(run.active.any()))
     together = train_all(problem, tmp_path / "together")
     for one, other in zip(alone, together):
@@ -131,13 +133,13 @@ def test_a_run_that_was_killed_after_folds_have_stopped_ends_alike(tmp_path):
 
     settings = {"epochs": 16, "patience": 2, "first_epoch": 1, "learning_rate": 3e-3}
     problem, _ = make_problem("gcn", **settings)
-    names = [fold.name for fold in problem.folds]
+    names = [fold.name for fold in problem.data.folds]
     undisturbed = train_all(problem, tmp_path / "undisturbed")
-    checkpoints = training.Checkpoints(tmp_path / "killed", "test", 1e9)
+    checkpoints = Checkpoints(tmp_path / "killed", "test", 1e9)
     with pytest.raises(Killed):
-        GradientFit(problem, problem.folds, 1 << 30).run(kill, "test")
+        GradientFit(problem, problem.data.folds, 1 << 30).run(kill, "test")
     problem, _ = make_problem("gcn", **settings)
-    for one, other in zip(undisturbed, training.train(problem, checkpoints, None)):
+    for one, other in zip(undisturbed, train(problem, checkpoints, None)):
         assert (one.name, one.history) == (other.name, other.history)
         assert all(torch.equal(value, other.state[key]) for key, value in one.state.items())
 
@@ -145,9 +147,9 @@ def test_a_run_that_was_killed_after_folds_have_stopped_ends_alike(tmp_path):
 def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
     problem, _ = make_problem("gcn", epochs=3, first_epoch=1)
     values = {"learning_rate": [1e-5, 3e-2], "dropout": [0.0, 0.5]}
-    store = lambda here: training.Checkpoints(tmp_path, str(here.hyperparameters), 1e9)  # noqa: E731
-    results, tries = training.search(problem, values, store, None)
-    assert [one.chosen for one in tries] == training.combinations(values)
+    store = lambda here: Checkpoints(tmp_path, str(here.trial.hyperparameters), 1e9)  # noqa: E731
+    results, tries = search(problem, values, store, None)
+    assert [one.chosen for one in tries] == combinations(values)
     alone = [
         train_all(problem.with_hyperparameters(one.chosen), tmp_path / str(number))
         for number, one in enumerate(tries)
@@ -156,7 +158,7 @@ def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
         aucs = [found[index].validation_auc for found in alone]
         assert result.validation_auc == max(aucs)
         assert result.chosen == tries[aucs.index(max(aucs))].chosen
-    assert training.combinations({}) == [{}]
+    assert combinations({}) == [{}]
 
 
 def test_folds_may_choose_settings_that_log_different_things(tmp_path):
@@ -181,5 +183,5 @@ def test_the_first_epoch_that_settings_raise_is_recorded(tmp_path):
         )
         for number, one in enumerate(chosen)
     ]
-    records = _fold_records(problem, results, 1.0, 2)
+    records = fold_records(problem, results, 1.0, chosen)
     assert [record["first_epoch"] for record in records] == [1, 3], "after a warm-up of two"

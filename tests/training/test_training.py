@@ -15,16 +15,18 @@ from synthetic import make_cohort, make_problem, settings_of, train_all
 
 from brio_core.cohorts.splits import make_split, split_checksum
 from brio_core.cohorts.stores import write_fc, write_series
+from brio_core.system.devices import choose_device
 from brio_core.system.errors import BrioError
 from brio_core.system.files import write_json
 from brio_core.training import trainer as training
+from brio_core.training.batches import schedule, steps_per_epoch
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
-from brio_core.training.samplers import schedule, steps_per_epoch
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_balanced_batches_hold_every_cell_equally_and_in_order():
+def test_balanced_batches_hold_every_site_class_equally_and_in_order():
     settings = settings_of("brio")
     site, label = np.repeat([0, 1, 2], [9, 5, 4]), np.array([0, 1] * 9)
     steps = schedule(settings, site, label, 20, np.random.default_rng(0))
@@ -49,8 +51,8 @@ def test_shuffled_batches_run_through_everybody_before_repeating():
 
 
 def test_steps_per_epoch_is_one_number_for_all_folds():
-    assert steps_per_epoch(settings_of("gcn", batch_size=64), [880, 990, 850], 34) == 16
-    assert steps_per_epoch(settings_of("brio", subjects_per_site_class=4), [880, 990, 850], 34) == 8
+    assert steps_per_epoch(settings_of("gcn", batch_size=64), [880, 990, 850], 17) == 16
+    assert steps_per_epoch(settings_of("brio", subjects_per_site_class=4), [880, 990, 850], 17) == 8
 
 
 def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
@@ -65,7 +67,7 @@ def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
     expected = train_all(problem, tmp_path / "large")
     monkeypatch.setattr(training, "_run_group", small_machine)
     results = train_all(problem, tmp_path / "small")
-    assert [result.name for result in results] == [fold.name for fold in problem.folds]
+    assert [result.name for result in results] == [fold.name for fold in problem.data.folds]
     assert "3 folds at a time instead of 6" in capsys.readouterr().err
     for one, other in zip(expected, results):
         assert one.history[-1]["loss"] == pytest.approx(other.history[-1]["loss"], abs=1e-4)
@@ -73,17 +75,17 @@ def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
 
 def test_no_gpu_is_said_plainly(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert training.choose_device("auto", allow_cpu=True).type == "cpu"
+    assert choose_device("auto", allow_cpu=True).type == "cpu"
     for wanted, allow in (("auto", False), ("cuda", True)):
         with pytest.raises(BrioError, match="no CUDA device"):
-            training.choose_device(wanted, allow)
+            choose_device(wanted, allow)
 
 
-def test_foreign_or_broken_checkpoints_are_ignored(tmp_path):
-    store = training.Checkpoints(tmp_path, "mine", 1e9)
+def test_other_or_broken_checkpoints_are_ignored(tmp_path):
+    store = Checkpoints(tmp_path, "mine", 1e9)
     store.save(["a"], {"epoch": 3}, always=True)
     assert store.load(["a"], torch.device("cpu"))["epoch"] == 3
-    other = training.Checkpoints(tmp_path, "another code", 1e9)
+    other = Checkpoints(tmp_path, "another code", 1e9)
     assert other.load(["a"], torch.device("cpu")) is None
     for path in tmp_path.glob("*.pt"):
         path.write_bytes(path.read_bytes()[:100])
@@ -91,9 +93,9 @@ def test_foreign_or_broken_checkpoints_are_ignored(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory):
+def toy_run(tmp_path_factory):
     """Files of a toy cohort, and the command line that trains BRIO on it."""
-    folder = tmp_path_factory.mktemp("cell")
+    folder = tmp_path_factory.mktemp("run")
     cohort, table = make_cohort()
     people = table.assign(age="n/a", sex="n/a", mean_fd="n/a", tr="2.0", source="made up")
     (folder / "toy").mkdir()
@@ -123,8 +125,8 @@ def start(command, out):
     )
 
 
-def test_a_killed_cell_goes_on_and_ends_with_the_same_bytes(cell):
-    folder, command = cell
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(toy_run):
+    folder, command = toy_run
     assert start(command, folder / "undisturbed").wait() == 0
     kills = 0
     for attempt in range(20):
@@ -157,19 +159,22 @@ def latest_change(folder):
     return max(changes, default=0)
 
 
-def test_meta_says_how_to_repeat_the_cell(cell):
-    folder, command = cell
+def test_meta_says_how_to_repeat_the_run(toy_run):
+    folder, command = toy_run
     if not (folder / "undisturbed").exists():
         assert start(command, folder / "undisturbed").wait() == 0
     meta = json.loads((folder / "undisturbed" / "meta.json").read_text())
-    for key in ("cohort", "protocol", "variant", "seed", "settings", "split_checksum", "versions",
-                "device", "threads", "group_size", "parameters", "peak_memory_bytes"):  # fmt: skip
+    told = (
+        "cohort", "protocol", "variant", "seed", "hyperparameters", "split_checksum", "versions",
+        "device", "threads", "group_size", "parameters", "peak_memory_bytes",
+    )  # fmt: skip
+    for key in told:
         assert meta[key] not in (None, ""), key
     assert [fold["name"] for fold in meta["folds"]] == [f"site{index}" for index in range(6)]
 
 
-def test_split_of_another_cohort_is_refused(cell):
-    folder, command = cell
+def test_split_of_another_cohort_is_refused(toy_run):
+    folder, command = toy_run
     split = json.loads((folder / "split.json").read_text())
     split["subjects"][0] = "somebody else"
     split["checksum"] = split_checksum(split)
@@ -190,7 +195,7 @@ def test_the_learning_rate_follows_half_a_cosine():
     problem, _ = make_problem(
         "gcn", schedule="cosine", learning_rate=1e-2, final_learning_rate=1e-3, epochs=4
     )
-    run = GradientFit(problem, problem.folds[:1], 1 << 30)
+    run = GradientFit(problem, problem.data.folds[:1], 1 << 30)
     rates = []
     step = run._step
 
@@ -209,7 +214,7 @@ def test_adam_decays_through_the_gradient_and_adamw_beside_it():
     states = {}
     for optimiser in ("adam", "adamw"):
         problem, _ = make_problem("gcn", optimiser=optimiser, weight_decay=0.1)
-        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        run = GradientFit(problem, problem.data.folds[:1], 1 << 30)
         assert type(run.optimiser) is getattr(torch.optim, {"adam": "Adam"}.get(optimiser, "AdamW"))
         run.run(lambda _: None, "test")
         states[optimiser] = run.stack.state()
@@ -220,7 +225,7 @@ def test_bfloat16_trains_to_other_but_finite_numbers():
     states = []
     for precision in ("float32", "bfloat16"):
         problem, _ = make_problem("brio", precision=precision)
-        run = GradientFit(problem, problem.folds[:1], 1 << 30)
+        run = GradientFit(problem, problem.data.folds[:1], 1 << 30)
         run.run(lambda _: None, "test")
         states.append(run.stack.parameters)
     for value in states[1].values():

@@ -43,11 +43,10 @@ elif program == "diagnose":
 elif program == "train":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "history.csv", "models.pt")]
 elif "--out-prefix" in out:
-    kinds = (".pdf", ".png") if "figures" in words[0] else (".csv", ".md", ".tex", ".json")
-    prefixes = [out[name] for name in ("--out-prefix", "--others-prefix") if name in out]
-    files = [pathlib.Path(str(prefix) + kind) for prefix in prefixes for kind in kinds]
+    kinds = (".pdf", ".png") if program == "figure" else (".csv", ".md", ".tex", ".json")
+    files = [pathlib.Path(str(out["--out-prefix"]) + kind) for kind in kinds]
 else:
-    files = [out[name] for name in ("--out", "--sites", "--cells", "--plain") if name in out]
+    files = [out[name] for name in ("--out", "--sites", "--records", "--plain") if name in out]
 for file in files:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("a,b\\n1,2\\n")

@@ -44,8 +44,8 @@ def test_jobs_run_in_their_environments(conda, tmp_path):
         for line in path.read_text().splitlines()
         if line.startswith("-u ")
     }
-    assert set(used) == {"candidates.py", "extract.py", "assemble.py", "split.py", "settings.py"}
-    assert used["candidates.py"] == used["assemble.py"] != used["split.py"] != used["settings.py"]
+    assert set(used) == {"candidates.py", "extract.py", "assemble.py", "split.py", "table.py"}
+    assert used["candidates.py"] == used["assemble.py"] != used["split.py"] != used["table.py"]
     records = {path.name for path in (used["split.py"] / "conda-meta").glob("*.json")}
     assert any(name.startswith("pytorch-2.") for name in records), records
 

@@ -161,7 +161,9 @@ def test_published_settings_are_a_variant_of_every_method_that_has_them():
     published = resolved.methods["gcn"]["presets"]["published"]
     assert published.items() <= params["hyperparameters"].items()
     assert params["label"] == "GCN (published)" and params["method"] == "gcn"
-    assert output_inputs(resolved, Paths("r"), "tables", "presets").keys() == {"summaries", "runs"}
+    assert output_inputs(resolved, Paths("r"), "tables", "presets").keys() == {
+        "summaries", "sites", "runs"
+    }  # fmt: skip
 
 
 def test_a_search_is_a_variant_of_every_method_that_has_one():

@@ -137,14 +137,20 @@ def test_broken_yaml_names_the_line(tmp_path):
             "experiments",
             "mine",
             "title: M\nruns: [{}]\n"
-            "outputs: {tables: [{name: a, program: checkpoint_table, reference: brio-k3}]}\n",
+            "outputs: {tables: [{name: a, table: checkpoints, reference: brio-k3}]}\n",
             "unknown variant 'brio-k3'",
         ),
         (
             "experiments",
             "mine",
             "title: M\nruns: [{}]\noutputs: {tables: [{name: a, reference: brio}]}\n",
-            "table 'a' has a 'reference', which only checkpoint_table takes; take it out",
+            "table 'a' has the option 'reference', which 'results' does not take; take it out",
+        ),
+        (
+            "experiments",
+            "mine",
+            "title: M\nruns: [{}]\noutputs: {tables: [{name: a, table: comparisons}]}\n",
+            "unknown table 'comparisons'; did you mean 'comparison'?",
         ),
         ("datasets", "demo", "cohort: demo\nsource: {kind: bids}\n", "key 'columns' is missing"),
         (

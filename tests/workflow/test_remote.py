@@ -67,7 +67,7 @@ def take(lab, *archives):
 
 def make_diagnosed_lab(folder):
     lab = make_lab(folder)
-    tables = [*EXPERIMENT["outputs"]["tables"], {"name": "scans", "program": "scan_length_table"}]
+    tables = [*EXPERIMENT["outputs"]["tables"], {"name": "scans", "table": "scan_length"}]
     outputs = EXPERIMENT["outputs"] | {"tables": tables}
     path = folder / "config/experiments/tiny.yaml"
     path.write_text(yaml.safe_dump(EXPERIMENT | {"outputs": outputs}))

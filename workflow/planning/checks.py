@@ -6,6 +6,7 @@ Every check yields sentences; the first one of all is told.
 from collections.abc import Callable, Iterable, Iterator
 
 from brio_core.methods.hyperparameters import check_ranges
+from brio_core.reporting.catalogue import catalogue
 from brio_core.system.errors import BrioError
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
 from workflow.planning.files import ConfigurationError, names, shown
@@ -148,17 +149,19 @@ def _experiments(configuration: Configuration, where: Where) -> Iterator[str]:
                         f"{place}: {item['name']!r} in outputs.{kind} is also an output of "
                         f"experiment {other!r}"
                     )
-                yield from _unknown(item.get("variants", ()), variants, "variant", place)
-                yield from _reference(item, variants, place)
+                named = [*item.get("variants", ()), *filter(None, [item.get("reference")])]
+                yield from _output(item, kind, place)
+                yield from _unknown(named, variants, "variant", place)
 
 
-def _reference(item: dict, variants: dict, place: str) -> Iterator[str]:
-    """The variant that a table compares others with must exist, and the table must do so."""
-    if "reference" not in item:
-        return
-    yield from _unknown([item["reference"]], variants, "variant", place)
-    if item["program"] != "checkpoint_table":
+def _output(item: dict, kind: str, place: str) -> Iterator[str]:
+    """A table or figure must be one of the catalogue, and its options must be those it takes."""
+    singular = kind.removesuffix("s")
+    name, known = item[singular], catalogue(kind)
+    yield from _unknown([name], known, singular, place)
+    options = {option for output in known.values() for option in output.options}
+    for option in sorted(item.keys() & options - set(known[name].options)):
         yield (
-            f"{place}: table {item['name']!r} has a 'reference', which only checkpoint_table takes"
-            "; take it out"
+            f"{place}: {singular} {item['name']!r} has the option {option!r}, which {name!r} does "
+            "not take; take it out"
         )

@@ -5,11 +5,8 @@ from pathlib import Path
 
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError, shown
-from workflow.planning.outputs import item, output_names
+from workflow.planning.outputs import output_names, output_of
 from workflow.planning.paths import Paths
-
-# Programs of figures that mark single subjects; documents are for everybody.
-SHOWS_SUBJECTS = {"sites"}
 
 
 def document_templates(configuration: Configuration) -> list[Path]:
@@ -41,7 +38,7 @@ def document_files(
         "figures": [
             name
             for name in output_names(configuration, "figures", active)
-            if item(configuration, "figures", name)["program"] not in SHOWS_SUBJECTS
+            if not output_of(configuration, "figures", name).shows_subjects
         ],
         "experiments": active,
         "others": list(configuration.experiments),

@@ -1,108 +1,83 @@
-"""Tables and figures: which program makes them, and of which files."""
+"""Tables and figures: what the catalogue and the experiments say, and of which files they are."""
 
+import json
+import shlex
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from brio_core.reporting.catalogue import KINDS, Output, catalogue
+from workflow.planning.configuration import Configuration
+from workflow.planning.files import shown
 from workflow.planning.paths import FIGURE_FORMATS, TABLE_FORMATS, Paths
-from workflow.planning.runs import Run, experiment_runs, wanted_runs
+from workflow.planning.runs import (
+    Run,
+    canonical_variant,
+    experiment_pairs,
+    experiment_runs,
+    wanted_runs,
+)
 
-if TYPE_CHECKING:
-    from workflow.planning.configuration import Configuration
-
-# What the programs in scripts and scripts/figures are given, as options of the same names.
-PROGRAMS = {
-    "tables": {
-        "tables": ("summaries",),
-        "cohort_table": ("inclusion", "participants"),
-        "dataset_table": ("inclusion", "participants", "block_lengths"),
-        "site_table": ("profiles",),
-        "comparison": ("summaries", "sites"),
-        "site_scores": ("sites",),
-        "efficiency": ("summaries",),
-        "block_length_table": ("summaries", "block_lengths"),
-        "ensemble_table": ("runs",),
-        "preset_table": ("summaries", "runs"),
-        "search_table": ("summaries", "sites", "runs"),
-        "checkpoint_table": ("summaries", "runs"),
-        "first_epoch_table": ("runs",),
-        "roi_table": ("diagnostics",),
-        "scan_length_table": ("diagnostics",),
-        "stability_table": ("diagnostics",),
-    },
-    "figures": {
-        "ablations": ("summaries", "runs"),
-        "auc_by_site": ("summaries", "sites"),
-        "block_length": ("block_lengths",),
-        "cohort": ("inclusion", "participants"),
-        "diagnostics": ("diagnostics",),
-        "method": (),
-        "propositions": ("diagnostics",),
-        "roi_profile": ("diagnostics",),
-        "scan_length": ("diagnostics",),
-        "sensitivity": ("summaries", "runs"),
-        "sites": ("profiles",),
-        "training": ("runs",),
+# Tables of all active experiments together.
+WHOLE_RUN = {
+    "paper_vs_ours": {"table": "paper_vs_ours"},
+    "settings": {"table": "settings", "title": "Open choices: BRIO and all methods"},
+    "settings-others": {
+        "table": "settings",
+        "title": "Open choices: other methods",
+        "other_methods": True,
     },
 }
-
-# Files that are there before anything is trained.
-BEFORE_TRAINING = {"inclusion", "participants", "profiles", "block_lengths"}
-
-
-# What the programs of tables are told besides: their heading, and what belongs into the table.
-TABLE_WORDS = {
-    "tables": ("experiment", "planned"),
-    "cohort_table": (),
-    "dataset_table": ("experiment",),
-    "site_table": ("experiment",),
-    "comparison": ("experiment", "planned"),
-    "site_scores": ("experiment", "planned"),
-    "efficiency": ("experiment", "planned"),
-    "block_length_table": ("experiment", "planned"),
-    "ensemble_table": ("experiment",),
-    "preset_table": ("experiment", "planned"),
-    "search_table": ("experiment", "planned"),
-    "checkpoint_table": ("experiment", "planned"),
-    "first_epoch_table": ("experiment", "planned"),
-    "roi_table": ("experiment", "planned"),
-    "scan_length_table": ("experiment", "planned"),
-    "stability_table": ("experiment", "planned"),
-}
+# Files that are written or known before the first job; rules follow their content, not the files.
+NO_INPUT = ("config", "methods")
 
 
 @lru_cache
-def item(configuration: "Configuration", kind: str, name: str) -> dict:
-    """A table or figure of an experiment, with what it takes over from the experiment."""
+def item(configuration: Configuration, kind: str, name: str) -> dict:
+    """A table or figure, with what it takes over from the catalogue and from its experiment."""
+    if kind == "tables" and name in WHOLE_RUN:
+        return _completed({"name": name, **WHOLE_RUN[name]}, kind, {})
     for experiment, content in configuration.experiments.items():
         for entry in _entries(configuration, experiment, kind):
             if entry["name"] == name:
-                inherited = {key: content[key] for key in ("title", "caption", "section")}
-                return {**inherited, "experiment": experiment, **entry}
+                return {"experiment": experiment, **_completed(entry, kind, content)}
     raise KeyError(f"no experiment has the {kind[:-1]} {name!r}")
 
 
-def _entries(configuration: "Configuration", experiment: str, kind: str) -> Iterator[dict]:
-    """The tables or figures in an experiment's file; one that is drawn per cohort is several."""
+def _completed(entry: dict, kind: str, experiment: dict) -> dict:
+    """An entry with title, caption and section: its own, the catalogue's or the experiment's."""
+    output = catalogue(kind)[entry[kind[:-1]]]
+    keys = ("title", "caption", "section")
+    taken = {key: getattr(output, key) or experiment.get(key, "") for key in keys}
+    return {**taken, **entry}
+
+
+def _entries(configuration: Configuration, experiment: str, kind: str) -> Iterator[dict]:
+    """The tables or figures in an experiment's file; one that is made per cohort is several."""
     content = configuration.experiments[experiment]
     for entry in content["outputs"][kind]:
         if not entry.get("per_cohort"):
             yield entry
             continue
+        title = _completed(entry, kind, content)["title"]
         for cohort, dataset in configuration.datasets.items():
-            title = f"{entry.get('title', content['title'])}: {dataset.get('title', cohort)}"
             name = f"{entry['name']}-{cohort}"
-            yield {**entry, "name": name, "title": title, "cohorts": [cohort]}
+            own_title = f"{title}: {dataset.get('title', cohort)}"
+            yield {**entry, "name": name, "title": own_title, "cohorts": [cohort]}
 
 
-def takes_diagnostics(configuration: "Configuration", kind: str, name: str) -> bool:
+def output_of(configuration: Configuration, kind: str, name: str) -> Output:
+    """What the catalogue says about a table or figure."""
+    return catalogue(kind)[item(configuration, kind, name)[kind[:-1]]]
+
+
+def takes_diagnostics(configuration: Configuration, kind: str, name: str) -> bool:
     """Whether a table or figure shows diagnostics of runs."""
-    return "diagnostics" in PROGRAMS[kind][item(configuration, kind, name)["program"]]
+    return "diagnostics" in output_of(configuration, kind, name).files
 
 
 @lru_cache
-def item_runs(configuration: "Configuration", kind: str, name: str) -> tuple[Run, ...]:
+def item_runs(configuration: Configuration, kind: str, name: str) -> tuple[Run, ...]:
     """The runs that a table or figure is made of."""
     entry = item(configuration, kind, name)
     runs = _shown(entry, experiment_runs(configuration, entry["experiment"]))
@@ -112,11 +87,11 @@ def item_runs(configuration: "Configuration", kind: str, name: str) -> tuple[Run
     return runs
 
 
-def _diagnosable(configuration: "Configuration", runs: tuple[Run, ...]) -> tuple[Run, ...]:
+def _diagnosable(configuration: Configuration, runs: tuple[Run, ...]) -> tuple[Run, ...]:
     return tuple(run for run in runs if configuration.method_of(run.variant)["diagnose"])
 
 
-def _undiagnosed(configuration: "Configuration", run: Run) -> bool:
+def _undiagnosed(configuration: Configuration, run: Run) -> bool:
     """Whether diagnostics would have to be made, where only what there is shall be shown."""
     if configuration.config["untrained"] == "train":
         return False
@@ -125,7 +100,7 @@ def _undiagnosed(configuration: "Configuration", run: Run) -> bool:
 
 
 @lru_cache
-def planned_runs(configuration: "Configuration", kind: str, name: str) -> tuple[Run, ...]:
+def planned_runs(configuration: Configuration, kind: str, name: str) -> tuple[Run, ...]:
     """The same with runs that are skipped, which a table shows as not run."""
     entry = item(configuration, kind, name)
     runs = _shown(entry, wanted_runs(configuration, entry["experiment"]))
@@ -143,7 +118,7 @@ def _shown(entry: dict, runs: tuple[Run, ...]) -> tuple[Run, ...]:
     )
 
 
-def planned(configuration: "Configuration", kind: str, name: str) -> dict:
+def planned(configuration: Configuration, kind: str, name: str) -> dict:
     """What belongs into a table: its (cohort, protocol) pairs and its variants."""
     runs = planned_runs(configuration, kind, name)
     variants = []
@@ -156,30 +131,104 @@ def planned(configuration: "Configuration", kind: str, name: str) -> dict:
     return {"pairs": list(dict.fromkeys(run[:2] for run in runs)), "variants": variants}
 
 
+def active_pairs(configuration: Configuration, permuted: bool = True) -> list[tuple]:
+    """(experiment, cohort, protocol) of the active experiments, maybe without permuted labels."""
+    return [
+        (name, *pair)
+        for name in configuration.config["experiments"]
+        for pair in experiment_pairs(configuration, name)
+        if permuted or "permuted" not in pair[1]
+    ]
+
+
+def whole_run_tables(configuration: Configuration) -> list[str]:
+    """Tables of the whole run; with permuted labels alone there is nothing to compare."""
+    compared = active_pairs(configuration, permuted=False)
+    return [name for name in WHOLE_RUN if compared or name != "paper_vs_ours"]
+
+
+def used_methods(configuration: Configuration) -> dict[str, Path]:
+    """Files of the methods of the active experiments."""
+    active = configuration.config["experiments"]
+    runs = (run for name in active for run in experiment_runs(configuration, name))
+    names = dict.fromkeys(configuration.variants[run.variant][0] for run in runs)
+    return {name: configuration.find("methods", name) for name in names}
+
+
 def output_inputs(
-    configuration: "Configuration", paths: Paths, kind: str, name: str
+    configuration: Configuration, paths: Paths, kind: str, name: str
 ) -> dict[str, list[str]]:
     """The files that a table or figure is made of, by option; for ``runs`` their folders."""
-    entry = item(configuration, kind, name)
-    runs = item_runs(configuration, kind, name)
-    cohorts = list(dict.fromkeys(run.cohort for run in runs))
-    settings = list(dict.fromkeys((run.cohort, run.protocol) for run in runs))
-    experiment = entry["experiment"]
-    files = {
-        "inclusion": [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
-        "participants": [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
-        "profiles": [paths.cohort(cohort, "site_profile.tsv") for cohort in cohorts],
-        "block_lengths": [paths.block_length(*pair) for pair in settings],
-        "runs": [paths.run(run) for run in runs],
-        "diagnostics": [paths.diagnostics(run) for run in runs],
-        "summaries": [paths.summary(experiment, *pair) for pair in settings],
-        "sites": [paths.summary(experiment, *pair, sites=True) for pair in settings],
+    output = output_of(configuration, kind, name)
+    if kind == "tables" and name in WHOLE_RUN:
+        runs = ()
+        summaries = active_pairs(configuration, permuted=False)
+        pairs = [pair for _, *pair in summaries if pair[1] == "loso"]
+        cohorts = [cohort for _, cohort, _ in active_pairs(configuration)]
+    else:
+        runs = item_runs(configuration, kind, name)
+        experiment = item(configuration, kind, name)["experiment"]
+        pairs = list(dict.fromkeys(run[:2] for run in runs))
+        summaries = [(experiment, *pair) for pair in pairs]
+        cohorts = [run.cohort for run in runs]
+    made = {
+        "inclusion": lambda: [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
+        "participants": lambda: [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
+        "profiles": lambda: [paths.cohort(cohort, "site_profile.tsv") for cohort in cohorts],
+        "block_lengths": lambda: [paths.block_length(*pair) for pair in pairs],
+        "runs": lambda: [paths.run(run) for run in runs],
+        "diagnostics": lambda: [paths.diagnostics(run) for run in runs],
+        "summaries": lambda: [paths.summary(*one) for one in summaries],
+        "sites": lambda: [paths.summary(*one, sites=True) for one in summaries],
+        "config": lambda: [paths.run_config],
+        "methods": lambda: [shown(path) for path in used_methods(configuration).values()],
     }
-    return {option: files[option] for option in PROGRAMS[kind][entry["program"]]}
+    return {option: list(dict.fromkeys(made[option]())) for option in output.files}
+
+
+def input_files(
+    configuration: Configuration, paths: Paths, kind: str, name: str
+) -> dict[str, list[str]]:
+    """The same as inputs of a rule; of a run those files that are read."""
+    found = output_inputs(configuration, paths, kind, name)
+    if "runs" in found:
+        files = ("meta.json", "history.csv")
+        found["runs"] = [f"{run}/{file}" for run in found["runs"] for file in files]
+    return {option: files for option, files in found.items() if option not in NO_INPUT}
+
+
+def command_options(configuration: Configuration, paths: Paths, kind: str, name: str) -> str:
+    """What ``scripts/table.py`` or ``figure.py`` is told, but where to write."""
+    output, entry = output_of(configuration, kind, name), item(configuration, kind, name)
+    words = [output.name]
+    for option, files in output_inputs(configuration, paths, kind, name).items():
+        words += [f"--{option.replace('_', '-')}", *files]
+    own = {key: entry[key] for key in ("title", "caption", *output.options) if key in entry}
+    if "reference" in own:
+        own["reference"] = canonical_variant(configuration, own["reference"])
+    cohorts = list(configuration.datasets)
+    if "experiment" in entry:
+        runs = planned_runs(configuration, kind, name)
+        cohorts = list(dict.fromkeys(run.cohort for run in runs))
+        if kind == "tables":
+            words += ["--planned", as_json(planned(configuration, kind, name))]
+    datasets = {cohort: about(configuration, cohort) for cohort in cohorts}
+    return shlex.join([*words, "--entry", as_json(own), "--datasets", as_json(datasets)])
+
+
+def about(configuration: Configuration, cohort: str) -> dict:
+    """What tables, figures and the overview say about a cohort."""
+    keys = ("title", "task", "label", "rois")
+    return {key: value for key, value in configuration.datasets[cohort].items() if key in keys}
+
+
+def as_json(value: object) -> str:
+    """Resolved configuration as one argument of a command line."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def output_names(
-    configuration: "Configuration", kind: str, experiments: tuple[str, ...]
+    configuration: Configuration, kind: str, experiments: tuple[str, ...]
 ) -> list[str]:
     """Names of the tables or figures of some experiments that have something to show."""
     return [
@@ -190,26 +239,30 @@ def output_names(
     ]
 
 
-def experiments_with_results(configuration: "Configuration") -> list[str]:
+def experiments_with_results(configuration: Configuration) -> list[str]:
     """Experiments with a table or figure to show, and runs that none before them has."""
     found: list[str] = []
     seen: set[Run] = set()
     for name in configuration.config["experiments"]:
         own = set(experiment_runs(configuration, name)) - seen
-        if own and any(output_names(configuration, kind, (name,)) for kind in PROGRAMS):
+        if own and any(output_names(configuration, kind, (name,)) for kind in KINDS):
             found.append(name)
             seen |= own
     return found
 
 
-def table_names(configuration: "Configuration") -> list[str]:
-    """Names of the tables of all experiments, whether or not they have something to show."""
-    experiments = configuration.experiments.values()
-    return [entry["name"] for content in experiments for entry in content["outputs"]["tables"]]
+def table_names(configuration: Configuration) -> list[str]:
+    """Names of all tables, whether or not they have something to show."""
+    names = [
+        entry["name"]
+        for experiment in configuration.experiments
+        for entry in _entries(configuration, experiment, "tables")
+    ]
+    return [*WHOLE_RUN, *names]
 
 
 def output_files(
-    configuration: "Configuration",
+    configuration: Configuration,
     paths: Paths,
     kind: str,
     experiments: tuple[str, ...],
@@ -223,7 +276,7 @@ def output_files(
 
 
 def data_files(
-    configuration: "Configuration", paths: Paths, experiments: tuple[str, ...]
+    configuration: Configuration, paths: Paths, experiments: tuple[str, ...]
 ) -> list[str]:
     """The tables and figures that show the data and wait for no training."""
     found = []
@@ -232,7 +285,6 @@ def data_files(
         ("figures", paths.figure, FIGURE_FORMATS),
     ):
         for name in output_names(configuration, kind, experiments):
-            needs = set(PROGRAMS[kind][item(configuration, kind, name)["program"]])
-            if needs and needs <= BEFORE_TRAINING:
+            if output_of(configuration, kind, name).before_training:
                 found += [path(name, suffix) for suffix in formats]
     return found

@@ -1,20 +1,16 @@
 # What the rules share: the command line, code versions, and functions of their wildcards.
 import hashlib
-import json
 import re
 import shlex
 import time
-from functools import partial
 
+from brio_core.reporting.remarks import remarks
 from brio_core.system.versions import code_version, program_version
 from brio_core.system.errors import BrioError
-from brio_core.reporting.remarks import remarks
 from workflow.planning.runs import (
     Run,
     experiment_runs,
-    experiment_pairs,
     external_runs,
-    canonical_variant,
     resolved,
     summary_runs,
 )
@@ -22,13 +18,17 @@ from workflow.planning.documents import document_files, document_templates, temp
 from workflow.planning.files import shown
 from workflow.planning.remote import prepared_files
 from workflow.planning.outputs import (
-    TABLE_WORDS,
+    about,
+    active_pairs,
+    as_json,
+    command_options,
     data_files,
+    input_files,
     item,
     output_files,
-    output_inputs,
-    planned,
-    planned_runs,
+    output_of,
+    used_methods,
+    whole_run_tables,
 )
 from workflow.planning.paths import TABLE_FORMATS
 from workflow.planning.sources import DEMO, atlas_files, described, source_files, subject_tables
@@ -36,13 +36,6 @@ from workflow.planning.sources import DEMO, atlas_files, described, source_files
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.config["experiments"])
-# The paper's numbers belong to the programs that read them: no input, or moving the repository
-# would make their tables again.
-PAPER_TABLES = [
-    f"config/paper/table_{name}.csv"
-    for name in ("loso", "id", "block_length", "efficiency", "datasets")
-]
-COMMON_TABLES = ("paper_vs_ours", "settings", "settings-others")
 PAPER_COHORTS = [
     "abide-aal116",
     "abide-cc200",
@@ -50,11 +43,6 @@ PAPER_COHORTS = [
     "srpbs-aal116",
     "abcd-aal116",
 ]
-
-
-def as_json(value):
-    """Resolved configuration as one argument of a command line."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def code(*names):
@@ -113,92 +101,26 @@ def summarised_runs(wildcards):
     return summary_runs(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
 
 
-def about(cohort):
-    """What tables, figures and the overview say about a cohort."""
-    keys = ("title", "task", "label", "rois")
-    return {key: value for key, value in CONFIG.datasets[cohort].items() if key in keys}
-
-
-def datasets_json(kind, name):
-    cohorts = {run.cohort: about(run.cohort) for run in planned_runs(CONFIG, kind, name)}
-    return as_json(cohorts)
-
-
-def input_files(kind, name):
-    """Files behind a table or figure; of a run those that are read."""
-    found = output_inputs(CONFIG, PATHS, kind, name)
-    runs = found.pop("runs", [])
-    read = [f"{run}/{file}" for run in runs for file in ("meta.json", "history.csv")]
-    return {**found, "runs": read} if runs else found
-
-
-def input_options(kind, name):
-    """The same as options of a command line."""
-    found = output_inputs(CONFIG, PATHS, kind, name)
-    return " ".join(
-        " ".join([f"--{option.replace('_', '-')}", *map(shlex.quote, paths)])
-        for option, paths in found.items()
-    )
-
-
-def heading(kind, name):
-    entry = item(CONFIG, kind, name)
-    words = {key: entry[key] for key in ("title", "caption")}
-    if "reference" in entry:
-        words["reference"] = canonical_variant(CONFIG, entry["reference"])
-    return words
-
-
-def table_options(wildcards):
-    options = input_options("tables", wildcards.table)
-    for name in TABLE_WORDS[item(CONFIG, "tables", wildcards.table)["program"]]:
-        words = heading if name == "experiment" else partial(planned, CONFIG)
-        options += f" --{name} {shlex.quote(as_json(words('tables', wildcards.table)))}"
-    return options
-
-
 def active_summaries(wildcards):
-    return [
-        PATHS.summary(name, *pair) for name in ACTIVE for pair in experiment_pairs(CONFIG, name)
-    ]
+    return [PATHS.summary(*one) for one in active_pairs(CONFIG)]
+
+
+def true_pairs():
+    """(experiment, cohort, protocol) of the active experiments without permuted labels."""
+    return active_pairs(CONFIG, permuted=False)
+
+
+def used_cohorts():
+    """Cohorts of the active experiments, less those that are skipped."""
+    return list(dict.fromkeys(cohort for _, cohort, _ in active_pairs(CONFIG)))
 
 
 def active_runs(wildcards):
     return [path.removesuffix("csv") + "runs.json" for path in active_summaries(wildcards)]
 
 
-def used_cohorts():
-    """Cohorts of the active experiments, less those that are skipped."""
-    pairs = [pair for name in ACTIVE for pair in experiment_pairs(CONFIG, name)]
-    return list(dict.fromkeys(cohort for cohort, _ in pairs))
-
-
-def true_pairs():
-    """(cohort, protocol) of the active experiments, those with permuted labels left out."""
-    pairs = [pair for name in ACTIVE for pair in experiment_pairs(CONFIG, name)]
-    return list(dict.fromkeys(pair for pair in pairs if "permuted" not in pair[1]))
-
-
-def true_summaries(wildcards):
-    return [path for path in active_summaries(wildcards) if "permuted" not in path]
-
-
-def used_methods():
-    """Files of the methods of the active experiments, whose comments the settings page shows."""
-    runs = [run for name in ACTIVE for run in experiment_runs(CONFIG, name)]
-    names = dict.fromkeys(CONFIG.variants[run.variant][0] for run in runs)
-    return {name: shown(CONFIG.find("methods", name)) for name in names}
-
-
-def table_code(wildcards):
-    program = item(CONFIG, "tables", wildcards.table)["program"]
-    every = program == "dataset_table"
-    numbers = [path for path in PAPER_TABLES if every or program in path]
-    return code_version(f"scripts/{program}.py", *numbers)
-
-
 def all_datasets_json(wildcards):
-    return as_json({name: about(name) for name in CONFIG.datasets})
+    return as_json({name: about(CONFIG, name) for name in CONFIG.datasets})
 
 
 def resolved_version(wildcards):
@@ -206,10 +128,12 @@ def resolved_version(wildcards):
     return hashlib.sha256(as_json(resolved(CONFIG)).encode()).hexdigest()
 
 
-def remarks_version(wildcards):
-    """Changes with the comments that the page about settings shows."""
-    found = {name: remarks(CONFIG.find("methods", name)) for name in used_methods()}
-    return hashlib.sha256(as_json(found).encode()).hexdigest()
+def shown_config(wildcards):
+    """Changes with the configuration and the comments of methods, for tables that show these."""
+    if "config" not in output_of(CONFIG, "tables", wildcards.table).files:
+        return ""
+    shown = [resolved(CONFIG), *map(remarks, used_methods(CONFIG).values())]
+    return hashlib.sha256(as_json(shown).encode()).hexdigest()
 
 
 def command_line(*targets):
@@ -223,7 +147,7 @@ def command_line(*targets):
 def documented_files(wildcards):
     """What the documents are made of; a mistake in a template is found before any job starts."""
     try:
-        return document_files(CONFIG, PATHS, common_tables())
+        return document_files(CONFIG, PATHS, whole_run_tables(CONFIG))
     except BrioError as error:
         sys.exit(f"error: {error}")
 
@@ -240,15 +164,12 @@ def predictions_of(experiments):
     return [f"{PATHS.run(run)}/predictions.csv" for run in dict.fromkeys(runs)]
 
 
-def common_tables():
-    """Tables of the whole run; with permuted labels alone there is nothing to compare."""
-    return COMMON_TABLES if true_pairs() else COMMON_TABLES[1:]
-
-
 def all_tables(*formats):
     """Tables of the active experiments, and those of the whole run."""
     common = [
-        PATHS.table(name, end) for name in common_tables() for end in formats or TABLE_FORMATS
+        PATHS.table(name, end)
+        for name in whole_run_tables(CONFIG)
+        for end in formats or TABLE_FORMATS
     ]
     return [*output_files(CONFIG, PATHS, "tables", ACTIVE, *formats), *common]
 

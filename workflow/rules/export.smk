@@ -3,10 +3,8 @@ rule export:
     input:
         inclusion=[PATHS.cohort(cohort, "inclusion.tsv") for cohort in used_cohorts()],
         participants=[PATHS.cohort(cohort, "participants.tsv") for cohort in used_cohorts()],
-        summaries=true_summaries,
-        sites=lambda wildcards: [
-            path.removesuffix(".csv") + "-sites.csv" for path in true_summaries(wildcards)
-        ],
+        summaries=[PATHS.summary(*one) for one in true_pairs()],
+        sites=[PATHS.summary(*one, sites=True) for one in true_pairs()],
     output:
         folder=directory("<results>/export"),
     log:
@@ -26,4 +24,4 @@ rule export:
     shell:
         "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q}"
-        " --smallest-cell {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --smallest-group {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"

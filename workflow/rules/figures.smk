@@ -1,6 +1,6 @@
 rule figure:
     input:
-        unpack(lambda wildcards: input_files("figures", wildcards.figure)),
+        unpack(lambda wildcards: input_files(CONFIG, PATHS, "figures", wildcards.figure)),
     output:
         pdf="<results>/figures/{figure}.pdf",
         png=report(
@@ -24,14 +24,9 @@ rule figure:
         mem_mb=4000,
         runtime=30,
     params:
-        program=lambda wildcards: item(CONFIG, "figures", wildcards.figure)["program"],
-        options=lambda wildcards: input_options("figures", wildcards.figure),
-        heading=lambda wildcards: heading("figures", wildcards.figure),
-        datasets=lambda wildcards: datasets_json("figures", wildcards.figure),
+        options=lambda wildcards: command_options(CONFIG, PATHS, "figures", wildcards.figure),
+        heading=lambda wildcards: item(CONFIG, "figures", wildcards.figure),
         prefix=subpath(output.png, strip_suffix=".png"),
-        code=lambda wildcards: code_version(
-            f"scripts/figures/{item(CONFIG, 'figures', wildcards.figure)['program']}.py"
-        ),
+        code=lambda wildcards: code_version(*output_of(CONFIG, "figures", wildcards.figure).code),
     shell:
-        "{RUN}/figures/{params.program}.py {params.options} --datasets {params.datasets:q}"
-        " --out-prefix {params.prefix:q} > {log:q} 2>&1"
+        "{RUN}/figure.py {params.options} --out-prefix {params.prefix:q} > {log:q} 2>&1"

@@ -7,7 +7,7 @@ rule summarise:
     output:
         summary="<results>/summaries/{experiment}/{cohort}/{protocol}.csv",
         sites="<results>/summaries/{experiment}/{cohort}/{protocol}-sites.csv",
-        runs="<results>/summaries/{experiment}/{cohort}/{protocol}.runs.json",
+        records="<results>/summaries/{experiment}/{cohort}/{protocol}.runs.json",
     log:
         "<logs>/summarise/{experiment}/{cohort}/{protocol}.log",
     benchmark:
@@ -23,5 +23,5 @@ rule summarise:
         code=code("scripts/summarise.py"),
     shell:
         "{RUN}/summarise.py --runs {params.runs:q} --experiment {wildcards.experiment:q}"
-        " --out {output.summary:q} --sites {output.sites:q} --cells {output.runs:q}"
+        " --out {output.summary:q} --sites {output.sites:q} --records {output.records:q}"
         " > {log:q} 2>&1"

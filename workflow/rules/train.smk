@@ -25,7 +25,7 @@ rule train:
         fallback="--allow-cpu" if CONFIG.config["allow_cpu"] else "",
         # Like the others here no parameter: another choice retrains nothing.
         compress="--compress-models" if CONFIG.config["model_files"] == "compress" else "",
-        # How often unfinished training is saved; a machine setting like the others here.
+        # How often unfinished training is saved. It belongs to the machine like the others here.
         checkpoint_seconds=60,
     params:
         cohort_dir=subpath(input.fc, parent=True),

@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity.block_length import round_half_up
-from brio_core.evaluation.diagnostics.factor_retention import factor_retention, factor_scores
+from brio_core.evaluation.diagnostics.caches import GRAPHS_AT_ONCE, Reestimates, SharedFeatures
+from brio_core.evaluation.diagnostics.factors import (
+    contrast_stability,
+    factor_retention,
+    factor_scores,
+    roi_profile,
+    variational_form,
+)
 from brio_core.evaluation.diagnostics.predictive_variation import predictive_variation
-from brio_core.evaluation.diagnostics.propositions import contrast_stability, variational_form
-from brio_core.evaluation.diagnostics.reestimates import GRAPHS_AT_ONCE, Reestimates
-from brio_core.evaluation.diagnostics.roi_profile import roi_profile
 from brio_core.evaluation.diagnostics.scan_length import POSITIONS, shortened
-from brio_core.evaluation.diagnostics.shared_features import SharedFeatures
 from brio_core.evaluation.diagnostics.site_discrepancy import site_discrepancy
 from brio_core.evaluation.scores import auc
 from brio_core.methods.brio import Brio
@@ -26,13 +29,14 @@ from brio_core.methods.linear.tangent import CHUNK
 from brio_core.system.residence import gather, rows_of
 from brio_core.system.seeds import derive_seed
 from brio_core.system.threads import spread
-from brio_core.training.problem import Fold, Problem
+from brio_core.training.data import Fold, TrainingData
+from brio_core.training.problem import Problem
 
 Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class FoldData:
+class TrainedFold:
     """A trained fold and what it may be asked about."""
 
     module: Method
@@ -43,16 +47,19 @@ class FoldData:
     """For a method whose features are the same in all folds."""
 
     @property
+    def data(self) -> TrainingData:
+        """The cohort that the fold belongs to."""
+        return self.problem.data
+
+    @property
     def train(self) -> tuple[Tensor, Tensor]:
         """Sites, counted from 0, and labels of the training subjects."""
-        site = np.unique(self.problem.cohort.site[self.fold.train], return_inverse=True)[1]
-        label = self.problem.label[self.fold.train]
-        device = self.problem.device
-        return torch.as_tensor(site, device=device), torch.as_tensor(label, device=device)
+        values = self.data.site_numbers(self.fold), self.data.label[self.fold.train]
+        return tuple(torch.as_tensor(one, device=self.data.device) for one in values)
 
     def test_auc(self, logits: Tensor) -> float:
         """AUC of logits of the test subjects."""
-        return auc(self.problem.label[self.fold.test], logits.double().cpu().numpy())
+        return auc(self.data.label[self.fold.test], logits.double().cpu().numpy())
 
     @torch.no_grad()
     def full_scans(self, rows: np.ndarray, *verbs: str) -> tuple[Tensor, ...]:
@@ -96,7 +103,7 @@ class FoldData:
         inputs: Callable[[Tensor], dict[str, Tensor]],
     ) -> Iterator[Features]:
         """Features of ``count`` graphs of every subject in ``rows``, a bounded number at a time."""
-        device, step = self.problem.device, max(1, GRAPHS_AT_ONCE // count)
+        device, step = self.data.device, max(1, GRAPHS_AT_ONCE // count)
 
         def make(part: Tensor) -> Features:
             return self._made(inputs(part))
@@ -106,7 +113,7 @@ class FoldData:
 
         table = None
         if self.shared is not None:
-            everybody = len(self.problem.cohort.subjects)
+            everybody = len(self.data.cohort.subjects)
             table = self.shared.table(kind, by_subject, everybody, step, device)
         for part in torch.as_tensor(rows, device=device).split(step):
             if table is None:
@@ -136,7 +143,7 @@ class FoldData:
         count = len(next(iter(made.values())))
         starts = range(0, count, CHUNK)
         some = [{name: value[at : at + CHUNK] for name, value in made.items()} for at in starts]
-        return spread(answer, some, self.problem.device)
+        return spread(answer, some, self.data.device)
 
     @contextmanager
     def _as_trained(self) -> Iterator[None]:
@@ -151,7 +158,7 @@ class FoldData:
 
     def can_shorten(self, fraction: float) -> bool:
         """Whether a part of every test scan is still long enough for the method."""
-        frames = self.problem.cohort.series.frames[self.fold.test]
+        frames = self.data.cohort.series.frames[self.fold.test]
         return round_half_up(fraction * float(frames.min())) >= self.module.min_frames
 
     @torch.no_grad()
@@ -163,23 +170,24 @@ class FoldData:
                 self._inputs(rows), rows_of(scans.bold, rows), scans.frames[rows], fraction,
                 position,
             )
-            for rows in torch.as_tensor(self.fold.test, device=self.problem.device).split(256)
+            for rows in torch.as_tensor(self.fold.test, device=self.data.device).split(256)
         )  # fmt: skip
         return self._answers(("logits",), map(self._made, inputs))[0]
 
 
-def diagnose_fold(data: FoldData, hyperparameters: dict) -> dict[str, Records]:
+def diagnose_fold(trained: TrainedFold, options: dict) -> dict[str, Records]:
     """Records of every diagnostic that applies to the method, by table."""
     # Qualification means something only where nothing was taken out of it.
-    qualified = isinstance(data.module, Brio) and data.module.hyperparameters.without == "none"
-    site, label = data.train
-    representation = data.full_scans(data.fold.train, "represent")[0]
-    answers = data.responses("logits", *(["contributions"] if qualified else []))
+    module = trained.module
+    qualified = isinstance(module, Brio) and module.hyperparameters.without == "none"
+    site, label = trained.train
+    representation = trained.full_scans(trained.fold.train, "represent")[0]
+    answers = trained.responses("logits", *(["contributions"] if qualified else []))
     tables: dict[str, Records] = {
         "folds": [
             {
                 "site_discrepancy": float(
-                    site_discrepancy(representation, site, label, hyperparameters["epsilon"])
+                    site_discrepancy(representation, site, label, options["epsilon"])
                 ),
                 "predictive_variation": float(predictive_variation(answers[0], site, label)),
             }
@@ -188,38 +196,38 @@ def diagnose_fold(data: FoldData, hyperparameters: dict) -> dict[str, Records]:
             {
                 "fraction": float(fraction),
                 "position": position,
-                "test_auc": data.test_auc(data.shortened_logits(fraction, position)),
+                "test_auc": trained.test_auc(trained.shortened_logits(fraction, position)),
             }
-            for fraction in hyperparameters["scan_fractions"]
-            if data.can_shorten(fraction)
+            for fraction in options["scan_fractions"]
+            if trained.can_shorten(fraction)
             for position in POSITIONS
         ],
     }
     if qualified:
-        tables |= _factor_records(data, answers[1], hyperparameters["retention_draws"])
+        tables |= _factor_records(trained, answers[1], options["retention_draws"])
     return tables
 
 
 @torch.no_grad()
-def _factor_records(data: FoldData, contributions: Tensor, draws: int) -> dict[str, Records]:
+def _factor_records(trained: TrainedFold, contributions: Tensor, draws: int) -> dict[str, Records]:
     """Retention, ROI profile and propositions of a model with qualified factors."""
-    module: Brio = data.module
+    module: Brio = trained.module
     # A few numbers per factor: reading them one by one from a GPU would take longer.
-    contributions, site, label = (one.cpu() for one in (contributions, *data.train))
+    contributions, site, label = (one.cpu() for one in (contributions, *trained.train))
     stabiliser = module.hyperparameters.stabiliser
     weights = module.classifier.double().cpu()
     found = qualify(contributions, site, label, weights, stabiliser=stabiliser)
-    representation = data.full_scans(data.fold.test, "represent")[0]
-    seed = derive_seed(*data.problem.seed_key(data.fold, "factor retention"))
+    representation = trained.full_scans(trained.fold.test, "represent")[0]
+    seed = derive_seed(*trained.problem.seed_key(trained.fold, "factor retention"))
     retained = factor_retention(representation, module.head, factor_scores(found), draws, seed)
     stable = contrast_stability(contributions, site, label, found, stabiliser)
     penalties = variational_form(found)
-    names = np.unique(data.problem.cohort.site[data.fold.train])
+    names = np.unique(trained.data.cohort.site[trained.fold.train])
     profile = roi_profile(found, module.anchored.cpu())
     return {
         "retention": [
             {"ranking": one.ranking, "draw": one.draw, "kept": one.kept,
-             "factors": module.hyperparameters.factors, "test_auc": data.test_auc(one.logits)}
+             "factors": module.hyperparameters.factors, "test_auc": trained.test_auc(one.logits)}
             for one in retained
         ],
         "profiles": [{"roi": roi, "score": float(score)} for roi, score in enumerate(profile)],

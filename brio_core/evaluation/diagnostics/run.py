@@ -7,77 +7,58 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brio_core.cohorts.checksums import input_checksums
-from brio_core.cohorts.cohort import Cohort
-from brio_core.cohorts.splits import read_split
 from brio_core.cohorts.stores import Rois
-from brio_core.evaluation.diagnostics.fold import FoldData, Records, diagnose_fold
-from brio_core.evaluation.diagnostics.reestimates import Reestimates
-from brio_core.evaluation.diagnostics.shared_features import SharedFeatures
+from brio_core.evaluation.diagnostics.caches import Reestimates, SharedFeatures
+from brio_core.evaluation.diagnostics.fold import Records, TrainedFold, diagnose_fold
 from brio_core.evaluation.scores import auc
-from brio_core.methods.training_scans import Scans
-from brio_core.system.devices import device_name
+from brio_core.system.devices import device_name, make_deterministic
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
-from brio_core.system.residence import half_of_free_memory
-from brio_core.training.problem import Problem, read_folds
+from brio_core.training.data import RunFiles
+from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import Models, read_models, write_records
-from brio_core.training.trainer import make_deterministic
 
-# What diagnostics tell about their cell, in its own words.
+# What diagnostics repeat of the meta.json of their run.
 RUN = ("cohort", "protocol", "variant", "method", "label", "group", "seed", "hyperparameters")
 
 
-def diagnose_cell(
-    cohort_dir: Path,
-    split_path: Path,
-    block_length_path: Path,
+def diagnose_run(
+    files: RunFiles,
     run_dir: Path,
-    hyperparameters: dict,
-    device: torch.device,
+    options: dict,
     out_dir: Path,
+    device: torch.device,
     code: str = "",
-    memory: int | None = None,
+    memory_mb: int | None = None,
 ) -> None:
-    """Write one CSV file per diagnostic, and meta.json: of which cell and with what they were made.
+    """Write one CSV file per diagnostic, and meta.json: of which run and with what they were made.
 
-    ``memory`` is what the process may have, in bytes; with more of it features are kept for the
-    next fold.
+    ``options`` are the ``diagnostics`` of the configuration. ``memory_mb`` is what the process may
+    have; with more of it features are kept for the next fold.
     """
     begun = time.perf_counter()
     # Not as an earlier job of the same process has left it.
     make_deterministic(device, "float32")
-    cohort, split = Cohort.load(cohort_dir), read_split(split_path)
-    meta = read_json(run_dir / "meta.json")
-    if meta["split_checksum"] != split["checksum"]:
-        raise BrioError(f"{run_dir} was trained on other folds than {split_path}; train it again")
-    folds = read_folds(cohort, split, read_json(block_length_path, "split_checksum", "folds"))
+    data, meta = files.read(device, memory_mb), read_json(run_dir / "meta.json")
+    if meta["split_checksum"] != data.split["checksum"]:
+        raise BrioError(f"{run_dir} was trained on other folds than {files.split}; train it again")
     models = read_models(run_dir / "models.pt")
-    problem = Problem(
-        cohort,
-        split,
-        folds,
-        models.method,
-        models.hyperparameters,
-        meta["variant"],
-        meta["seed"],
-        device,
-    )
-    # Every method and seed is asked about the same re-estimates.
-    reestimates = Reestimates(Scans(cohort, device, seed=0), hyperparameters["reestimates"])
-    tables = _tables(problem, stored_auc(run_dir / "predictions.csv"), meta, models, reestimates,
-                     hyperparameters, memory)  # fmt: skip
+    trial = Trial(models.method, models.hyperparameters, meta["variant"], meta["seed"])
+    tested = stored_auc(run_dir / "predictions.csv")
+    tables = _tables(Problem(data, trial), models, options)
+    for record, fold in zip(tables["folds"], meta["folds"], strict=True):
+        record |= {"validation_auc": fold["validation_auc"], "test_auc": tested[fold["name"]]}
     for name, records in tables.items():
         if records:
             write_records(out_dir / f"{name}.csv", records)
-    write_records(out_dir / "rois.csv", roi_records(cohort.series.rois))
+    write_records(out_dir / "rois.csv", roi_records(data.cohort.series.rois))
     write_json(
         out_dir / "meta.json",
         {key: meta[key] for key in RUN}
         | {
-            "diagnostics": hyperparameters,
-            "split_checksum": split["checksum"],
-            "inputs": input_checksums(cohort_dir, block_length_path),
+            "diagnostics": options,
+            "split_checksum": data.split["checksum"],
+            "inputs": files.checksums(),
             "code": code,
             "device": device_name(device),
             "seconds": round(time.perf_counter() - begun, 3),
@@ -85,32 +66,22 @@ def diagnose_cell(
     )
 
 
-def _tables(
-    problem: Problem,
-    tested: dict[str, float],
-    meta: dict,
-    models: Models,
-    reestimates: Reestimates,
-    hyperparameters: dict,
-    memory: int | None,
-) -> dict[str, Records]:
-    """Records of all folds, by table; ``tested`` is the test AUC of every fold."""
+def _tables(problem: Problem, models: Models, options: dict) -> dict[str, Records]:
+    """Records of all folds, by table."""
+    data, trial = problem.data, problem.trial
+    # Every method and seed is asked about the same re-estimates.
+    reestimates = Reestimates(data.scans(seed=0), options["reestimates"])
     shared: dict[str, SharedFeatures] = {}
     tables: dict[str, Records] = {}
-    for index, fold in enumerate(problem.folds):
-        chosen = models.chosen[index]
-        module = problem.restored(fold, models.states[index], chosen)
+    for fold, state, chosen in zip(data.folds, models.states, models.chosen):
+        module = problem.restored(fold, state, chosen)
         kept = None
         if models.method.features_are_shared:
             # By folds that have chosen the same hyperparameters.
-            budget = half_of_free_memory(problem.device, memory)
-            kept = shared.setdefault(repr(sorted(chosen.items())), SharedFeatures(budget))
-        found = diagnose_fold(FoldData(module, problem, fold, reestimates, kept), hyperparameters)
-        found["folds"][0] |= {
-            "validation_auc": meta["folds"][index]["validation_auc"],
-            "test_auc": tested[fold.name],
-        }
-        where = {"variant": meta["variant"], "seed": meta["seed"], "fold": fold.name}
+            key = repr(sorted(chosen.items()))
+            kept = shared.setdefault(key, SharedFeatures(data.memory_budget))
+        found = diagnose_fold(TrainedFold(module, problem, fold, reestimates, kept), options)
+        where = {"variant": trial.variant, "seed": trial.seed, "fold": fold.name}
         for name, records in found.items():
             tables.setdefault(name, []).extend(where | record for record in records)
     return tables

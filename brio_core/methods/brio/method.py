@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from brio_core import kernels
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph
 from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
@@ -16,7 +15,8 @@ from brio_core.methods.interface import Batch, Features, GradientMethod, binary_
 from brio_core.methods.layers.transport import marginal_error
 from brio_core.methods.linear.method import mean_and_scale
 from brio_core.methods.stack import FoldStack
-from brio_core.methods.training_scans import Sources
+from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainingScans
 from brio_core.system.errors import BrioError
 
 WARM_UP, QUALIFIED = "warm-up", "qualified"
@@ -206,7 +206,7 @@ class Brio(GradientMethod):
     def before_step(
         cls,
         stack: FoldStack,
-        sources: Sources,
+        scans: TrainingScans,
         hyperparameters: BrioHyperparameters,
         step: int,
         steps_per_epoch: int,
@@ -220,20 +220,20 @@ class Brio(GradientMethod):
             and step % hyperparameters.refresh_interval == 0
             and hyperparameters.lambda_env > 0
         ):
-            sources.refresh.fill_(step // hyperparameters.refresh_interval)
-            sources.replay("refresh", lambda: cls.refresh(stack, sources, hyperparameters))
+            scans.refresh.fill_(step // hyperparameters.refresh_interval)
+            scans.replay("refresh", lambda: cls.refresh(stack, scans, hyperparameters))
 
     @classmethod
     def refresh(
-        cls, stack: FoldStack, sources: Sources, hyperparameters: BrioHyperparameters
+        cls, stack: FoldStack, scans: TrainingScans, hyperparameters: BrioHyperparameters
     ) -> None:
         """Qualify all training subjects of every fold under one snapshot of the model."""
         fold = torch.arange(len(stack), device=stack.device)[:, None]
-        contributions = cls.source_contributions(stack, sources, hyperparameters)
+        contributions = cls.source_contributions(stack, scans, hyperparameters)
         qualification = qualify(
-            contributions[fold, sources.rows],
-            sources.site,
-            sources.label,
+            contributions[fold, scans.rows],
+            scans.site,
+            scans.label,
             stack.parameters["head.weight"].view(len(stack), hyperparameters.factors, -1),
             n_sites=stack.buffers["strength_matrix"].shape[1],
             without=hyperparameters.without,
@@ -246,26 +246,26 @@ class Brio(GradientMethod):
 
     @classmethod
     def source_contributions(
-        cls, stack: FoldStack, sources: Sources, hyperparameters: BrioHyperparameters
+        cls, stack: FoldStack, scans: TrainingScans, hyperparameters: BrioHyperparameters
     ) -> Tensor:
         """Contributions (F, N, K + 1, J); rows of subjects that a fold does not train on stay 0."""
         # Without RS or QG support is not used, so one full-scan column is enough.
         uses_support = hyperparameters.without not in ("RS", "QG")
         n_resamples = hyperparameters.reestimates if uses_support else 0
-        shape = (len(stack), sources.n_subjects, n_resamples + 1, hyperparameters.factors)
+        shape = (len(stack), scans.n_subjects, n_resamples + 1, hyperparameters.factors)
         contributions = torch.zeros(shape, device=stack.device)
         fold = torch.arange(len(stack), device=stack.device)[:, None]
-        for rows, features in sources.full_scans(GRAPHS_AT_ONCE):
+        for rows, features in scans.full_scans(GRAPHS_AT_ONCE):
             # Padding repeats a row; it is written with the same numbers.
             contributions[fold, rows, 0] = stack.call("contributions", features)
         if n_resamples == 0:
             return contributions
-        chunks = sources.reestimates(
-            n_resamples, sources.refresh, hyperparameters.block_length_scale, GRAPHS_AT_ONCE
+        chunks = scans.reestimates(
+            n_resamples, scans.refresh, hyperparameters.block_length_scale, GRAPHS_AT_ONCE
         )
-        for chunk in chunks:
-            fc = chunk.fc.flatten(0, 1)
-            values = stack.call("contributions_of_fc", fc, shared=True, folds=chunk.folds)
-            values = values.view(len(chunk.folds), len(chunk.rows), n_resamples, -1)
-            contributions[chunk.folds[:, None], chunk.rows, 1:] = values
+        for rows, folds, fc in chunks:
+            fc = fc.flatten(0, 1)
+            values = stack.call("contributions_of_fc", fc, shared=True, folds=folds)
+            values = values.view(len(folds), len(rows), n_resamples, -1)
+            contributions[folds[:, None], rows, 1:] = values
         return contributions

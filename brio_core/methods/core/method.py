@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import normalised_adjacency
 from brio_core.methods.core.scaffold import Group, scaffold_statistics
 from brio_core.methods.core.sliding_windows import (
@@ -30,7 +29,8 @@ from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.norms import residual_norm
 from brio_core.methods.linear.method import mean_and_scale
-from brio_core.methods.training_scans import Sources
+from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainingScans
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
 
@@ -139,15 +139,15 @@ class Core(GradientMethod):
         self.register_buffer("positive_weight", torch.ones(()))
 
     @classmethod
-    def share(cls, sources: Sources, hyperparameters: CoreHyperparameters) -> list[Features]:
+    def share(cls, scans: TrainingScans, hyperparameters: CoreHyperparameters) -> list[Features]:
         """Statistics of all edges from the training sites of every fold."""
-        n_rois = sources.inputs(sources.rows[:1, 0])["fc"].shape[-1]
+        n_rois = scans.inputs(scans.rows[:1, 0])["fc"].shape[-1]
         folds = [
             Group(rows[site >= 0], site[site >= 0], label[site >= 0])
-            for rows, site, label in zip(sources.rows, sources.site, sources.label)
+            for rows, site, label in zip(scans.rows, scans.site, scans.label)
         ]
         wanted = hyperparameters.n_edges(n_rois)
-        return scaffold_statistics(folds, sources.inputs, hyperparameters.bootstraps, wanted)
+        return scaffold_statistics(folds, scans.inputs, hyperparameters.bootstraps, wanted)
 
     def prepare(self, train: TrainView) -> None:
         inputs = {need: getattr(train, need) for need in self.needs}

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
@@ -26,7 +25,8 @@ from brio_core.methods.hyperparameters import GradientHyperparameters, check_cho
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.environments import mean_over
 from brio_core.methods.stack import FoldStack
-from brio_core.methods.training_scans import FeatureStore, Sources
+from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import FeatureStore, TrainingScans
 from brio_core.system.errors import BrioError
 
 # Below this mean degree of the training graphs the threshold on FC gives way to a density.
@@ -87,9 +87,9 @@ class FcHgnn(GradientMethod):
         self.register_buffer("memory", torch.zeros(s.layers, 2, 2, 0, s.units))
 
     @classmethod
-    def share(cls, sources: Sources, hyperparameters: FcHgnnHyperparameters) -> list[Features]:
+    def share(cls, scans: TrainingScans, hyperparameters: FcHgnnHyperparameters) -> list[Features]:
         """How many places the largest training set needs: stacked folds have equal shapes."""
-        return [{"width": torch.tensor(sources.rows.shape[1])} for _ in sources.rows]
+        return [{"width": torch.tensor(scans.rows.shape[1])} for _ in scans.rows]
 
     def prepare(self, train: TrainView) -> None:
         width = int(train.shared.get("width", len(train.row)))

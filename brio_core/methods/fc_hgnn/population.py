@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.methods.interface import Features
 from brio_core.methods.layers.norms import MaskedNorm
+from brio_core.methods.train_view import TrainView
 from brio_core.system.randomness import dropout
 
 EDGE_RULES = ("nearest", "phenotype")

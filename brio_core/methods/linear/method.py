@@ -7,7 +7,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.graphs import upper_triangle
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features, PathMethod
@@ -15,6 +14,7 @@ from brio_core.methods.linear import newton
 from brio_core.methods.linear.blocks import replace_columns
 from brio_core.methods.linear.exact import Path, logistic_path
 from brio_core.methods.linear.tangent import CHUNK
+from brio_core.methods.train_view import TrainView
 from brio_core.system.threads import spread
 
 # Subjects whose scans are in memory at a time; a multiple of those that are worked on together.

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 from torch.nn import functional
 
-from brio_core.cohorts.cohort import TrainView
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.methods.hyperparameters import EpisodeHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.mixup import draw_blend, mix
 from brio_core.methods.layers.series import mirrored_window, standardised
+from brio_core.methods.train_view import TrainView
 from brio_core.methods.xg_gnn.learnt_graphs import (
     Constructor,
     Propagation,

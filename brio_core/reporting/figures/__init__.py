@@ -1,1 +1,1 @@
-"""One module per figure; each has ``draw``, which reads files and writes a PDF and a PNG."""
+"""One module per figure; each has ``OUTPUT``, which the catalogue reads, and ``draw``."""

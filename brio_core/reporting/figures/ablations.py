@@ -1,12 +1,11 @@
 """BRIO and what is left of it without one of its parts: bars of AUC and accuracy."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
     cohort_title,
     ordered,
@@ -14,19 +13,26 @@ from brio_core.reporting.results import (
     read_summaries,
 )
 
+OUTPUT = {
+    "files": ["summaries", "runs"],
+    "title": "BRIO without one of its parts",
+    "caption": "AUC and accuracy on unseen sites, with 95 % intervals.",
+}
+
 SCORES = {"auc": "AUC", "acc": "Accuracy"}
 # Bars rise from chance, so that their lengths can be compared.
 CHANCE = 0.5
 
 
-def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """A panel for AUC and one for accuracy; variants of a cohort stand side by side."""
-    rows = read_summaries(summaries)
-    settings = {meta["variant"]: meta["hyperparameters"] for meta in map(read_meta, runs)}
+    rows, datasets = read_summaries(given.files["summaries"]), given.datasets
+    metas = map(read_meta, given.files["runs"])
+    hyperparameters = {meta["variant"]: meta["hyperparameters"] for meta in metas}
     # BRIO stands last, as in the paper.
     parts = [*plotting.PART_COLOURS, "none"]
     variants = sorted(
-        ordered(rows["variant"]), key=lambda name: parts.index(settings[name]["without"])
+        ordered(rows["variant"]), key=lambda name: parts.index(hyperparameters[name]["without"])
     )
     cohorts = ordered(rows["cohort"])
     single = len(cohorts) == 1
@@ -35,7 +41,9 @@ def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_pref
     for axis, (score, name) in zip(axes.flat, SCORES.items()):
         for number, variant in enumerate(variants):
             own = rows[rows["variant"] == variant].set_index("cohort").reindex(cohorts)
-            colour = plotting.variant_colour(own["group"].dropna().iloc[0], settings[variant])
+            colour = plotting.variant_colour(
+                own["group"].dropna().iloc[0], hyperparameters[variant]
+            )
             place = np.arange(len(cohorts)) + 0.16 * (number - (len(variants) - 1) / 2)
             _bars(axis, place, own, score, colour, own["label"].dropna().iloc[0])
         axis.axhline(CHANCE, color=plotting.FAINT, linewidth=0.9)
@@ -46,7 +54,19 @@ def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_pref
         axis.grid(axis="y")
     handles, labels = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    plotting.save(figure, out_prefix, section="results", **_words(rows, datasets))
+    numbers = "; ".join(
+        f"{row['label']}, {cohort_title(datasets, row['cohort'])}: {row['auc_mean']:.3f} and "
+        f"{row['acc_mean']:.3f}"
+        for _, row in rows.iterrows()
+    )
+    return plotting.Drawing(
+        figure,
+        f"Bar charts. Mean AUC and accuracy: {numbers}.",
+        "Bars show the mean over held-out sites and rise from chance (0.5); the number is the mean "
+        "in percent. Error bars are 95 % intervals of the mean (bootstrap of subjects within site "
+        "and class). RS: re-estimation support, TR: task relevance, SM: strength modulation, SF: "
+        "support in the factor weights.",
+    )
 
 
 def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, colour: str, label: str):
@@ -61,21 +81,3 @@ def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, colour:
         if np.isfinite(value):
             axis.annotate(f"{100 * value:.0f}", (x, CHANCE), (0, 3), textcoords="offset points",
                           ha="center", fontsize=5.5, color="white")  # fmt: skip
-
-
-def _words(rows: pd.DataFrame, datasets: dict) -> dict[str, str]:
-    numbers = "; ".join(
-        f"{row['label']}, {cohort_title(datasets, row['cohort'])}: {row['auc_mean']:.3f} and "
-        f"{row['acc_mean']:.3f}"
-        for _, row in rows.iterrows()
-    )
-    return {
-        "title": "BRIO without one of its parts",
-        "caption": (
-            "Mean over held-out sites on unseen sites; bars rise from chance (0.5), the number is "
-            "the mean in percent. Error bars are 95 % intervals of the mean (bootstrap of subjects "
-            "within site and class). RS: re-estimation support, TR: task relevance, SM: strength "
-            "modulation, SF: support in the factor weights."
-        ),
-        "alt": f"Bar charts. Mean AUC and accuracy: {numbers}.",
-    }

@@ -1,6 +1,5 @@
 """AUC of every test fold and its mean with an interval, per method, protocol and cohort."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,14 +8,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
     PROTOCOLS,
     cohort_title,
     ordered,
+    place_title,
     protocol_title,
+    read_sites,
     read_summaries,
-    read_table,
 )
+
+OUTPUT = {
+    "files": ["summaries", "sites"],
+    "title": "AUC by method and test fold",
+    "caption": "Every test fold, and the mean over folds with its 95 % interval.",
+}
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,10 @@ ROOMY = Style(numbers=True, row=0.28, point=(6, 14), mean=("D", 5.5), bar=2.0, t
 DENSE = Style(numbers=False, row=0.19, point=(2.5, 5), mean=("|", 5.0), bar=1.6, title=7.5)
 
 
-def draw(summaries: Sequence[str], sites: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """Panels are protocols by cohorts; a single cohort has its protocols side by side."""
-    rows = read_summaries(summaries)
-    folds = pd.concat([read_table(path, ("fold",), ("n", "auc")) for path in sites])
+    rows, folds = read_summaries(given.files["summaries"]), read_sites(given.files["sites"])
+    datasets = given.datasets
     cohorts, protocols = ordered(rows["cohort"]), ordered(rows["protocol"], tuple(PROTOCOLS))
     methods = rows.drop_duplicates("variant").reset_index(drop=True)
     height = _heights(methods["group"].tolist())
@@ -72,7 +79,20 @@ def draw(summaries: Sequence[str], sites: Sequence[str], datasets: dict, out_pre
         if row == shape[0] - 1:
             axis.set_xlabel("AUC")
     plotting.group_legend(figure, methods["group"].tolist())
-    plotting.save(figure, out_prefix, section="results", **_words(rows, datasets))
+    units = {"loso": "held-out site", "id": "test fold"}
+    unit = " or ".join(units.get(one, "fold") for one in ordered(rows["protocol"], tuple(units)))
+    means = "; ".join(
+        f"{row['label']}, {place_title(datasets, row['cohort'], row['protocol'])}: "
+        f"{row['auc_mean']:.2f}"
+        for _, row in rows.iterrows()
+    )
+    return plotting.Drawing(
+        figure,
+        f"Dot plot of AUCs per fold, with means and intervals. Means: {means}.",
+        f"Each point is the AUC of one {unit}, averaged over seeds; larger points have more "
+        "subjects. Each bar is the 95 % interval of the mean, and the mark on it is the mean "
+        "(bootstrap of subjects within test fold and class). The dashed line is chance.",
+    )
 
 
 def _heights(groups: list[str]) -> list[float]:
@@ -130,22 +150,3 @@ def _offsets(x: np.ndarray, dodge: bool) -> np.ndarray:
         row = (row + 1) % 3 if x[i] - x[i - 1] < 0.022 else 0
         offsets[i] += 0.15 * row
     return offsets
-
-
-def _words(rows: pd.DataFrame, datasets: dict) -> dict[str, str]:
-    units = {"loso": "held-out site", "id": "test fold"}
-    unit = " or ".join(units.get(p, "fold") for p in ordered(rows["protocol"], tuple(units)))
-    means = "; ".join(
-        f"{row['label']}, {cohort_title(datasets, row['cohort'])}, "
-        f"{protocol_title(row['protocol'])}: {row['auc_mean']:.2f}"
-        for _, row in rows.iterrows()
-    )
-    return {
-        "title": "AUC by method and test fold",
-        "caption": (
-            f"Each point is the AUC of one {unit}, averaged over seeds; larger points have more "
-            "subjects. A bar is the 95 % interval of their mean, which it marks (bootstrap of "
-            "subjects within test fold and class). The dashed line is chance."
-        ),
-        "alt": f"Dot plot of AUCs per fold, with means and intervals. Means: {means}.",
-    }

@@ -1,17 +1,24 @@
 """Estimated and used block length of every fold."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from brio_core.reporting import plotting
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import cohort_title, protocol_title
 from brio_core.system.files import read_json
 
+OUTPUT = {
+    "files": ["block_lengths"],
+    "page": "diagnostics",
+    "title": "Block length of the re-estimation",
+    "caption": "How many neighbouring frames are drawn together, as estimated in each fold.",
+    "section": "Data",
+}
 
-def draw(block_lengths: Sequence[str], datasets: dict, out_prefix: str) -> None:
+
+def draw(given: Given) -> plotting.Drawing:
     """One line per cohort and protocol: estimates as points, used lengths as rings."""
-    files = [read_json(path) for path in block_lengths]
+    files = [read_json(path) for path in given.files["block_lengths"]]
     height = 0.7 + 0.38 * len(files)
     figure, axes = plotting.new_figure(0.75 * plotting.PAGE, height)
     axis = axes[0, 0]
@@ -31,7 +38,7 @@ def draw(block_lengths: Sequence[str], datasets: dict, out_prefix: str) -> None:
             linewidth=1.3, label="" if y else "used by folds",
         )  # fmt: skip
     names = [
-        f"{cohort_title(datasets, file['cohort'])},\n{protocol_title(file['protocol'])}"
+        f"{cohort_title(given.datasets, file['cohort'])},\n{protocol_title(file['protocol'])}"
         for file in files
     ]
     axis.set_yticks(range(len(files)), names)
@@ -47,14 +54,8 @@ def draw(block_lengths: Sequence[str], datasets: dict, out_prefix: str) -> None:
         f"{max(fold['block_length'] for fold in file['folds'])} frames"
         for file in files
     )
-    plotting.save(
+    return plotting.Drawing(
         figure,
-        out_prefix,
-        section="diagnostics",
-        title="Block length of the re-estimation",
-        caption=(
-            "How many neighbouring frames are drawn together when connectivity is estimated "
-            "again. Each fold estimates it from its training subjects; rings are rounded values."
-        ),
-        alt=f"Dot plot of block lengths per fold. {lengths}.",
+        f"Dot plot of block lengths per fold. {lengths}.",
+        "Each fold estimates it from its training subjects; rings are rounded values.",
     )

@@ -1,6 +1,5 @@
 """Subjects per site and class, and why others were left out."""
 
-from collections.abc import Sequence
 from textwrap import fill, shorten
 
 import numpy as np
@@ -9,16 +8,24 @@ from matplotlib.ticker import MaxNLocator
 
 from brio_core.reporting import plotting
 from brio_core.reporting.cohorts import CohortTables, read_cohorts, site_rows
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import class_names, cohort_title
+
+OUTPUT = {
+    "files": ["inclusion", "participants"],
+    "page": "cohort",
+    "title": "Subjects per site and exclusions",
+    "caption": "Subjects per site and class, and how many were left out for which reason.",
+    "section": "Data",
+}
 
 MOST_REASONS = 8
 
 
-def draw(
-    inclusion: Sequence[str], participants: Sequence[str], datasets: dict, out_prefix: str
-) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """One line of panels per cohort: sites at the left, exclusions at the right."""
-    cohorts = read_cohorts(inclusion, participants)
+    cohorts = read_cohorts(given.files["inclusion"], given.files["participants"])
+    datasets = given.datasets
     sites = [len(site_rows(cohort)) - 1 for cohort in cohorts]
     heights = [0.95 + 0.17 * max(number, 6) for number in sites]
     figure, axes = plotting.new_figure(
@@ -28,7 +35,13 @@ def draw(
         _sites(left, cohort, class_names(datasets.get(cohort.name, {})))
         _reasons(right, cohort)
         left.set_title(cohort_title(datasets, cohort.name), pad=18)
-    plotting.save(figure, out_prefix, section="cohort", **_words(cohorts, datasets))
+    counts = "; ".join(
+        f"{cohort_title(datasets, cohort.name)}: {len(cohort.participants)} subjects of "
+        f"{cohort.participants['site'].nunique()} sites, "
+        f"{len(cohort.inclusion) - len(cohort.participants)} excluded"
+        for cohort in cohorts
+    )
+    return plotting.Drawing(figure, f"Bar charts. {counts}.")
 
 
 def _sites(axis: Axes, cohort: CohortTables, names: tuple[str, str]) -> None:
@@ -96,17 +109,3 @@ def _reasons(axis: Axes, cohort: CohortTables) -> None:
 
 def _wrapped(text: str, width: int = 24) -> str:
     return fill(shorten(text, 2 * width, placeholder=" …"), width)
-
-
-def _words(cohorts: list[CohortTables], datasets: dict) -> dict[str, str]:
-    counts = "; ".join(
-        f"{cohort_title(datasets, cohort.name)}: {len(cohort.participants)} subjects of "
-        f"{cohort.participants['site'].nunique()} sites, "
-        f"{len(cohort.inclusion) - len(cohort.participants)} excluded"
-        for cohort in cohorts
-    )
-    return {
-        "title": "Subjects per site and exclusions",
-        "caption": "Subjects per site and class, and how many were left out for which reason.",
-        "alt": f"Bar charts. {counts}.",
-    }

@@ -1,7 +1,5 @@
 """The four diagnostics of the paper for a cohort: do agreeing sites mean stable predictions?"""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,11 +7,32 @@ from matplotlib.axes import Axes
 from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
 from brio_core.reporting import plotting
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
-from brio_core.reporting.results import cohort_title, protocol_title
-from brio_core.reporting.stability import spearman
+from brio_core.reporting.given import Given
+from brio_core.reporting.results import REFERENCE, place_title
+from brio_core.reporting.tables.stability import spearman
 
-BRIO = "brio"
+OUTPUT = {
+    "files": ["diagnostics"],
+    "page": "diagnostics",
+    "title": "Site discrepancy, re-estimation, mismatches and retained factors",
+    "caption": "Agreement between source sites, change of predictions when FC is re-estimated, and "
+    "which factors carry predictions to unseen sites.",
+}
+
 TOLERANCE = 0.02
+NOTE = (
+    "(a) Small points are single runs (one method, held-out site and seed), large ones the mean of "
+    "a method; left means that sites agree, low that predictions hold when connectivity is "
+    "estimated again from other frames of the same scan. Spearman's ρ is over runs. A pair of "
+    "methods is discordant when, in the same fold and seed (linear models have one for all), the "
+    "one with the smaller discrepancy has the larger variation. (b) BRIO without qualification "
+    "guidance under growing λ, and BRIO (star); bars are standard errors over runs; the ring marks "
+    "the λ that source validation would choose. (c) A run is a mismatch when its discrepancy is "
+    "below and its variation above the median of all these runs; AUC is preserved when validation "
+    f"AUC falls by at most {TOLERANCE:.2f} against λ = 0. (d) AUC of BRIO's unchanged classifier "
+    "on held-out sites when only the highest ranked factors are kept; the band holds 90 % of the "
+    "random orders."
+)
 X, Y = "site_discrepancy", "predictive_variation"
 X_NAME, Y_NAME = "Site discrepancy", "Predictive variation"
 RANKINGS = {
@@ -24,15 +43,15 @@ RANKINGS = {
 }
 
 
-def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """Two rows of two panels for every cohort and protocol."""
-    found = read_diagnostics(folders)
+    found, datasets = read_diagnostics(given.files["diagnostics"]), given.datasets
     many = len(found) > 1
     figure, axes = plotting.new_figure(plotting.PAGE, 0.9 + 4.6 * len(found), 2 * len(found), 2)
     words = []
     for number, one in enumerate(found):
         panels = axes[2 * number : 2 * number + 2].flat
-        where = f"{cohort_title(datasets, one.cohort)}, {protocol_title(one.protocol)}"
+        where = place_title(datasets, one.cohort, one.protocol)
         titles = ("Across methods", "Growing alignment", "Mismatch rates", "Factor retention")
         texts = [
             part(panel, one)
@@ -47,8 +66,7 @@ def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
         handles, labels, loc="outside lower center", ncols=min(5, len(labels)), fontsize=6.5,
         title="Methods of panel (a)", title_fontsize=7, columnspacing=1.2,
     )  # fmt: skip
-    where = "" if many else f": {cohort_title(datasets, found[0].cohort)}"
-    plotting.save(figure, out_prefix, section="diagnostics", **_words(where, words))
+    return plotting.Drawing(figure, "Four panels. " + " ".join(words), NOTE)
 
 
 def compared(one: Diagnostics) -> pd.DataFrame:
@@ -115,7 +133,7 @@ def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
 def sweep_runs(one: Diagnostics) -> tuple[dict[str, str], pd.DataFrame]:
     """BRIO w/o QG by increasing lambda and BRIO itself, with names; and their runs."""
     names = {variant: f"λ = {value:g}" for value, variant in one.without_guidance().items()}
-    names |= {BRIO: "BRIO"} if BRIO in one.variants else {}
+    names |= {REFERENCE: "BRIO"} if REFERENCE in one.variants else {}
     runs = one.table("folds")
     return names, runs[runs["variant"].isin(names)]
 
@@ -129,7 +147,7 @@ def matched(one: Diagnostics) -> str | None:
 
 def _sweep(axis: Axes, one: Diagnostics) -> str:
     names, runs = sweep_runs(one)
-    steps = [name for name in names if name != BRIO]
+    steps = [name for name in names if name != REFERENCE]
     if not steps:
         return _nothing(axis, "BRIO w/o QG was not run")
     groups = runs.groupby("variant")[[X, Y]]
@@ -138,14 +156,14 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
     axis.plot(mean.loc[steps, X], mean.loc[steps, Y], color=plotting.lighter(colour, 0.4), zorder=2)
     chosen = matched(one)
     for variant, name in names.items():
-        ink = plotting.GROUP_COLOURS["Ours"] if variant == BRIO else colour
+        ink = plotting.GROUP_COLOURS["Ours"] if variant == REFERENCE else colour
         (x, y), (dx, dy) = mean.loc[variant], error.loc[variant]
-        axis.errorbar(x, y, dy, dx, "*" if variant == BRIO else "o", color=ink, elinewidth=0.7,
-                      markersize=10 if variant == BRIO else 5, zorder=3)  # fmt: skip
+        axis.errorbar(x, y, dy, dx, "*" if variant == REFERENCE else "o", color=ink, elinewidth=0.7,
+                      markersize=10 if variant == REFERENCE else 5, zorder=3)  # fmt: skip
         if variant == chosen:
             axis.plot(x, y, "o", markersize=10, markerfacecolor="none", color=ink, zorder=3)
         # To the right, where the axis is never in the way.
-        offset = (6, -11 if variant == BRIO else 5)
+        offset = (6, -11 if variant == REFERENCE else 5)
         axis.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=ink)
     axis.margins(0.2)
     _axes(axis, mean, room=1.3)  # for the names
@@ -170,7 +188,7 @@ def _mismatch(axis: Axes, one: Diagnostics) -> str:
     # A variant that shares no fold and seed with the reference has no rate.
     names = {key: name for key, name in names.items() if key in rates}
     place = np.arange(len(names))
-    inks = [plotting.GROUP_COLOURS["Ours"] if key == BRIO else plotting.PART_COLOURS["QG"]
+    inks = [plotting.GROUP_COLOURS["Ours"] if key == REFERENCE else plotting.PART_COLOURS["QG"]
             for key in names]  # fmt: skip
     total = [100 * rates[key].total for key in names]
     preserved = [100 * rates[key].preserved for key in names]
@@ -200,7 +218,7 @@ def _bar_key(axis: Axes) -> None:
 
 def _retention(axis: Axes, one: Diagnostics) -> str:
     rows = one.table("retention")
-    rows = rows[rows["variant"] == BRIO]
+    rows = rows[rows["variant"] == REFERENCE]
     if rows.empty:
         return _nothing(axis, "BRIO was not run")
     share = 100 * rows["kept"] / rows["factors"]
@@ -229,24 +247,3 @@ def _nothing(axis: Axes, reason: str) -> str:
     axis.set_axis_off()
     axis.text(0.5, 0.5, reason, transform=axis.transAxes, ha="center", color=plotting.FAINT)
     return f"{reason}."
-
-
-def _words(where: str, texts: list[str]) -> dict[str, str]:
-    return {
-        "title": f"Site discrepancy, re-estimation, mismatches and retained factors{where}",
-        "caption": (
-            "(a) Small points are single runs (one method, held-out site and seed), large ones the "
-            "mean of a method; left means that sites agree, low that predictions hold when "
-            "connectivity is estimated again from other frames of the same scan. Spearman's ρ is "
-            "over runs; a pair of methods is discordant when, in the same fold and seed (linear "
-            "models have one for all), the one with the smaller discrepancy has the larger "
-            "variation. (b) BRIO without qualification "
-            "guidance under growing λ, and BRIO (star); bars are standard errors over runs; the "
-            "ring marks the λ that source validation would choose. (c) A run is a mismatch when "
-            "its discrepancy is below and its variation above the median of all these runs; AUC is "
-            f"preserved when validation AUC falls by at most {TOLERANCE:.2f} against λ = 0. (d) "
-            "AUC of BRIO's unchanged classifier on held-out sites when only the highest ranked "
-            "factors are kept; the band holds 90 % of the random orders."
-        ),
-        "alt": "Four panels. " + " ".join(texts),
-    }

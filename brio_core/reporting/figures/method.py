@@ -5,7 +5,15 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse, FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from brio_core.reporting import plotting
+from brio_core.reporting.given import Given
 from brio_core.system.seeds import numpy_generator
+
+OUTPUT = {
+    "page": "method",
+    "title": "Overview of BRIO",
+    "caption": "From one scan to qualified alignment of sites.",
+    "section": "Method",
+}
 
 WIDTH, HEIGHT = plotting.PAGE, 3.3
 FACTORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
@@ -21,7 +29,7 @@ SUPPORT = ((0.9, 0.35, 0.85, 0.6), (0.8, 0.3, 0.95, 0.75))
 UPPER, LOWER = 1.98, 0.88  # heights of the full scan and of its re-estimates
 
 
-def draw(out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """Four steps from left to right."""
     figure = plotting.empty_figure(WIDTH, HEIGHT)
     axis = figure.add_axes((0, 0, 1, 1))
@@ -36,7 +44,16 @@ def draw(out_prefix: str) -> None:
     _factorisation(axis)
     _qualification(axis)
     _alignment(axis)
-    plotting.save(figure, out_prefix, section="method", **_words())
+    return plotting.Drawing(
+        figure,
+        "Drawing in four steps: re-estimation of connectivity within a scan, factorisation with "
+        "shared maps, qualification by relevance and support, alignment of sites.",
+        "Blocks of frames of a scan are drawn again to estimate its connectivity anew. A shared "
+        "network and one map of regions turn every estimate into factors with the same index. A "
+        "factor qualifies if it separates the classes (relevance) and if its contribution survives "
+        "re-estimation at both sites of a pair (support); this decides which factors are aligned, "
+        "and how strongly. Unseen sites need the full scan only.",
+    )
 
 
 def _box(axis: Axes, x: float, y: float, width: float, height: float, colour, edge="#d8dde4"):
@@ -193,20 +210,3 @@ def _alignment(axis: Axes) -> None:
     _box(axis, left + 0.1, 0.2, 1.22, 0.44, "#ffffff", "#8a8a8a")
     axis.text(left + 0.71, 0.42, "unseen site:\nfull scan → prediction", fontsize=6.8,
               ha="center", va="center", linespacing=1.3)  # fmt: skip
-
-
-def _words() -> dict[str, str]:
-    return {
-        "title": "Overview of BRIO",
-        "caption": (
-            "Blocks of frames of a scan are drawn again to estimate its connectivity anew. A "
-            "shared network and one map of regions turn every estimate into factors with the same "
-            "index. A factor qualifies if it separates the classes (relevance) and if its "
-            "contribution survives re-estimation at both sites of a pair (support); this decides "
-            "which factors are aligned, and how strongly. Unseen sites need the full scan only."
-        ),
-        "alt": (
-            "Drawing in four steps: re-estimation of connectivity within a scan, factorisation "
-            "with shared maps, qualification by relevance and support, alignment of sites."
-        ),
-    }

@@ -1,45 +1,58 @@
 """The paper's two propositions on trained models: what they promise, and how much room is left."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
-from brio_core.reporting.diagnostics import read_diagnostics
-from brio_core.reporting.results import cohort_title
-from brio_core.system.errors import BrioError
+from brio_core.reporting.diagnostics import of_reference
+from brio_core.reporting.given import Given
+from brio_core.reporting.results import REFERENCE, cohort_title
 
-BRIO = "brio"
+OUTPUT = {
+    "files": ["diagnostics"],
+    "page": "diagnostics",
+    "title": "The two propositions on trained models",
+    "caption": "How often the sign condition holds and the sign is kept, and the gap to the "
+    "bounds.",
+}
+
 COLOUR = plotting.GROUP_COLOURS["Ours"]
 # More points than this would make a PDF that no viewer likes; they become an image in it.
 MANY = 5000
 
 
-def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """One line of three panels per cohort."""
-    found = [one for one in read_diagnostics(folders) if BRIO in one.variants]
-    if not found:
-        raise BrioError("no diagnostics of BRIO were given; run BRIO, or leave this figure out")
+    found = of_reference(given.files["diagnostics"])
     figure, axes = plotting.new_figure(plotting.PAGE, 0.3 + 2.1 * len(found), len(found), 3)
     texts = []
     for line, one in zip(axes, found):
         contrasts, penalties = one.table("contrasts"), one.table("penalties")
-        contrasts = contrasts[contrasts["variant"] == BRIO]
-        penalties = penalties[penalties["variant"] == BRIO]
+        contrasts = contrasts[contrasts["variant"] == REFERENCE]
+        penalties = penalties[penalties["variant"] == REFERENCE]
         parts = (
             _signs(line[0], contrasts),
             _bound(line[1], contrasts),
             _gap(line[2], penalties),
         )
-        title = cohort_title(datasets, one.cohort)
+        title = cohort_title(given.datasets, one.cohort)
         line[0].set_title(f"{title}\n(a) Sign of the contrast" if len(found) > 1
                           else "(a) Sign of the contrast")  # fmt: skip
         line[1].set_title("(b) Change against its bound")
         line[2].set_title("(c) Support penalty")
         texts.append(f"{title}: " + " ".join(parts))
-    plotting.save(figure, out_prefix, section="diagnostics", **_words(texts))
+    return plotting.Drawing(
+        figure,
+        "Three panels. " + " ".join(texts),
+        "Every trained BRIO model, source site and factor. (a) Proposition 1: where support "
+        "exceeds its threshold in both classes, re-estimation must not flip the sign of the class "
+        "contrast; filled: the sign is kept, hatched: it flips. (b) The change of the contrast "
+        "under re-estimation against the bound of Proposition 1; nothing may lie above the dashed "
+        "line. (c) Proposition 2, for every pair of source sites and class: the support penalty "
+        "−log g of the qualified weights against that of relevance alone; nothing may lie above "
+        "the dashed line.",
+    )
 
 
 def sign_counts(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
@@ -118,19 +131,3 @@ def _gap(axis: Axes, rows: pd.DataFrame) -> str:
     return (
         f"The penalty exceeds its bound in {over} of {len(rows)} pairs; {100 * saved:.1f} % less."
     )
-
-
-def _words(texts: list[str]) -> dict[str, str]:
-    return {
-        "title": "The two propositions on trained models",
-        "caption": (
-            "Every trained BRIO model, source site and factor. (a) Proposition 1: where support "
-            "exceeds its threshold in both classes, re-estimation must not flip the sign of the "
-            "class contrast; filled: the sign is kept, hatched: it flips. (b) The change of the "
-            "contrast under re-estimation against the bound of Proposition 1; nothing may lie "
-            "above the dashed line. (c) Proposition 2, for every pair of source sites and class: "
-            "the support penalty −log g of the qualified weights against that of relevance alone; "
-            "nothing may lie above the dashed line."
-        ),
-        "alt": "Three panels. " + " ".join(texts),
-    }

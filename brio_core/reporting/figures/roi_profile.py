@@ -1,26 +1,30 @@
 """Where in the brain the qualified factors of BRIO pool from: the top regions, named and placed."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
-from brio_core.reporting.diagnostics import read_diagnostics
+from brio_core.reporting.diagnostics import of_reference
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import cohort_title
-from brio_core.reporting.roi_profiles import BRIO, SHOWN, profile_rows, top_rois
-from brio_core.system.errors import BrioError
+from brio_core.reporting.tables.roi_profiles import SHOWN, profile_rows, top_rois
+
+OUTPUT = {
+    "files": ["diagnostics"],
+    "page": "diagnostics",
+    "title": "Regions behind the qualified factors",
+    "caption": "The five regions with the highest qualification-weighted pooling score of BRIO.",
+    "section": "Interpretability",
+}
 
 # Inches per cohort.
 LINE = 2.0
 
 
-def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """One line per cohort: bars of the top regions, and where centroids are known a glass brain."""
-    found = [one for one in read_diagnostics(folders) if BRIO in one.variants]
-    if not found:
-        raise BrioError("no diagnostics of BRIO were given; run BRIO, or leave this figure out")
+    found = of_reference(given.files["diagnostics"])
     rows = profile_rows(found)
     inches = LINE * len(found)
     figure = plotting.empty_figure(plotting.PAGE, inches)
@@ -30,14 +34,20 @@ def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
         top = 1 - number * LINE / inches
         bars = (0.25, top - (LINE - 0.45) / inches, 0.2, (LINE - 0.75) / inches)
         _bars(figure.add_axes(bars), own)
-        figure.text(0.01, top - 0.22 / inches, cohort_title(datasets, one.cohort), fontsize=8.5,
-                    fontweight="bold")  # fmt: skip
+        title = cohort_title(given.datasets, one.cohort)
+        figure.text(0.01, top - 0.22 / inches, title, fontsize=8.5, fontweight="bold")
         if own[["x", "y", "z"]].notna().all(axis=None):
             brain = (0.46, top - (LINE - 0.1) / inches, 0.54, (LINE - 0.3) / inches)
             _glass_brain(figure.add_axes(brain), own)
         names = ", ".join(top_rois(rows, one.cohort)["name"])
-        texts.append(f"{cohort_title(datasets, one.cohort)}: {names}")
-    plotting.save(figure, out_prefix, section="diagnostics", **_words(texts))
+        texts.append(f"{title}: {names}")
+    return plotting.Drawing(
+        figure,
+        f"Bars and glass brains. Top regions, highest first. {'. '.join(texts)}.",
+        "Scores are averaged over folds and seeds in ROI space. A score of 1 (dashed) would be "
+        "that of a region like any other. Error bars are standard deviations over models. On the "
+        "glass brain these five are large, the centres of all other regions small.",
+    )
 
 
 def _bars(axis: Axes, rows: pd.DataFrame) -> None:
@@ -62,16 +72,3 @@ def _glass_brain(axis: Axes, rows: pd.DataFrame) -> None:
     places = rows[["x", "y", "z"]].to_numpy()
     display.add_markers(places[SHOWN:], plotting.FAINT, 4)
     display.add_markers(places[:SHOWN], plotting.GROUP_COLOURS["Ours"], 42)
-
-
-def _words(texts: list[str]) -> dict[str, str]:
-    return {
-        "title": "Regions behind the qualified factors",
-        "caption": (
-            "The five regions with the highest qualification-weighted pooling score of BRIO, "
-            "averaged over folds and seeds in ROI space. A score of 1 (dashed) would be that of a "
-            "region like any other. Error bars are standard deviations over models. On the glass "
-            "brain these five are large, the centres of all other regions small."
-        ),
-        "alt": f"Bars and glass brains. Top regions, highest first. {'. '.join(texts)}.",
-    }

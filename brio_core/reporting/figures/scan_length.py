@@ -1,22 +1,25 @@
 """Change of AUC when test scans are cut short, for BRIO and two of its ablations."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
-from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
+from brio_core.reporting.diagnostics import Diagnostics, of_reference
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import cohort_title
-from brio_core.reporting.scan_length import compared, scan_length_rows
-from brio_core.system.errors import BrioError
+from brio_core.reporting.tables.scan_length import compared, scan_length_rows
+
+OUTPUT = {
+    "files": ["diagnostics"],
+    "page": "diagnostics",
+    "title": "Shorter scans",
+    "caption": "Change of AUC when test scans are cut short, with models as they were trained.",
+}
 
 
-def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """One panel per cohort."""
-    found = [one for one in read_diagnostics(folders) if compared(one)]
-    if not found:
-        raise BrioError("no diagnostics of BRIO were given; run BRIO, or leave this figure out")
+    found = of_reference(given.files["diagnostics"])
     rows = scan_length_rows(found)
     columns = 2 if len(found) == 4 else min(len(found), 3)
     lines = -(-len(found) // columns)
@@ -29,13 +32,19 @@ def draw(folders: Sequence[str], datasets: dict, out_prefix: str) -> None:
             continue
         one = found[number]
         own = rows[(rows["cohort"] == one.cohort) & (rows["protocol"] == one.protocol)]
-        axis.set_title(cohort_title(datasets, one.cohort))
-        texts.append(f"{cohort_title(datasets, one.cohort)}: {_panel(axis, one, own)}")
+        axis.set_title(cohort_title(given.datasets, one.cohort))
+        texts.append(f"{cohort_title(given.datasets, one.cohort)}: {_panel(axis, one, own)}")
         if number % columns == 0:
             axis.set_ylabel("Change of AUC\n(percentage points)")
     handles, labels = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    plotting.save(figure, out_prefix, section="diagnostics", **_words(texts))
+    return plotting.Drawing(
+        figure,
+        f"Change of AUC in percentage points. {'. '.join(texts)}.",
+        "AUC is that on held-out sites; connectivity of the test scans is estimated from fewer "
+        "frames. Windows at the beginning, middle and end are averaged. Error bars are standard "
+        "errors over sites of the change within a site.",
+    )
 
 
 def _panel(axis: Axes, one: Diagnostics, rows: pd.DataFrame) -> str:
@@ -61,16 +70,3 @@ def _panel(axis: Axes, one: Diagnostics, rows: pd.DataFrame) -> str:
     axis.set_xlabel("Frames used (%)")
     axis.grid(axis="y")
     return "; ".join(texts)
-
-
-def _words(texts: list[str]) -> dict[str, str]:
-    return {
-        "title": "Shorter scans",
-        "caption": (
-            "Change of AUC on held-out sites when connectivity of the test scans is estimated from "
-            "fewer frames; models stay as they were trained. Windows at the beginning, middle and "
-            "end are averaged. Error bars are standard errors over sites of the change within a "
-            "site."
-        ),
-        "alt": f"Change of AUC in percentage points. {'. '.join(texts)}.",
-    }

@@ -1,22 +1,27 @@
 """BRIO with other numbers of re-estimates K and factors J, one changed at a time."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from brio_core.reporting import plotting
-from brio_core.reporting.results import cohort_title, ordered, read_meta, read_summaries
+from brio_core.reporting.given import Given
+from brio_core.reporting.results import REFERENCE, cohort_title, ordered, read_meta, read_summaries
 
-BRIO = "brio"
+OUTPUT = {
+    "files": ["summaries", "runs"],
+    "title": "Number of re-estimates and of factors",
+    "caption": "AUC on unseen sites when K or J is changed and all else stays.",
+}
+
 SWEEPS = {"reestimates": "Re-estimates K", "factors": "Factors J"}
 
 
-def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """Cohorts are columns, K and J lines; a single cohort has both side by side."""
-    rows = read_summaries(summaries)
-    settings = {meta["variant"]: meta["hyperparameters"] for meta in map(read_meta, runs)}
+    rows = read_summaries(given.files["summaries"])
+    metas = map(read_meta, given.files["runs"])
+    hyperparameters = {meta["variant"]: meta["hyperparameters"] for meta in metas}
     cohorts = ordered(rows["cohort"])
     single = len(cohorts) == 1
     shape = (1, 2) if single else (2, len(cohorts))
@@ -25,11 +30,13 @@ def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_pref
     )
     texts = []
     for column, cohort in enumerate(cohorts):
-        title = cohort_title(datasets, cohort)
+        title = cohort_title(given.datasets, cohort)
         panels = axes[0] if single else axes[:, column]
         for number, (axis, (key, name)) in enumerate(zip(panels, SWEEPS.items())):
-            own = sweep(rows[rows["cohort"] == cohort], settings, key)
-            _panel(axis, own, settings[BRIO][key] if BRIO in settings else None)
+            own = sweep(rows[rows["cohort"] == cohort], hyperparameters, key)
+            _panel(
+                axis, own, hyperparameters[REFERENCE][key] if REFERENCE in hyperparameters else None
+            )
             axis.set_xlabel(name)
             if number == 0:
                 axis.set_title(title, fontsize=8.5 if len(cohorts) <= 3 else 7)
@@ -37,18 +44,24 @@ def draw(summaries: Sequence[str], runs: Sequence[str], datasets: dict, out_pref
                 axis.set_ylabel("AUC on unseen sites")
             numbers = ", ".join(f"{value:g}: {auc:.3f}" for value, auc in own["auc_mean"].items())
             texts.append(f"{title}, {name}: {numbers}")
-    plotting.save(figure, out_prefix, section="results", **_words(texts))
+    return plotting.Drawing(
+        figure,
+        f"Lines of AUC. {'. '.join(texts)}.",
+        "The total dimension of the factors stays too. AUC is the mean over held-out sites; the "
+        "star is the default. Error bars are 95 % intervals of the mean (bootstrap of subjects "
+        "within site and class).",
+    )
 
 
-def sweep(rows: pd.DataFrame, settings: dict[str, dict], key: str) -> pd.DataFrame:
+def sweep(rows: pd.DataFrame, hyperparameters: dict[str, dict], key: str) -> pd.DataFrame:
     """Rows in which nothing but ``key`` differs from BRIO, by its value."""
-    base = settings.get(BRIO, next(iter(settings.values())))
+    base = hyperparameters.get(REFERENCE, next(iter(hyperparameters.values())))
 
     def same(variant: str) -> bool:
-        return all(settings[variant][other] == base[other] for other in base if other != key)
+        return all(hyperparameters[variant][other] == base[other] for other in base if other != key)
 
     own = rows[[same(variant) for variant in rows["variant"]]]
-    value = own["variant"].map(lambda variant: settings[variant][key])
+    value = own["variant"].map(lambda variant: hyperparameters[variant][key])
     return own.assign(value=value).set_index("value").sort_index()
 
 
@@ -66,15 +79,3 @@ def _panel(axis: Axes, rows: pd.DataFrame, default: int | None) -> None:
     axis.set_xticks(rows.index, [f"{value:g}" for value in rows.index])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.grid()
-
-
-def _words(texts: list[str]) -> dict[str, str]:
-    return {
-        "title": "Number of re-estimates and of factors",
-        "caption": (
-            "Mean AUC over held-out sites when one number is changed and all else stays (the total "
-            "dimension of the factors too). The star is the default. Error bars are 95 % intervals "
-            "of the mean (bootstrap of subjects within site and class)."
-        ),
-        "alt": f"Lines of AUC. {'. '.join(texts)}.",
-    }

@@ -1,15 +1,23 @@
 """Sites before any training: age, motion, scan length and connectivity of each site and class."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from brio_core.reporting import plotting
+from brio_core.reporting.cohorts import read_profiles, recognition
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import class_names, cohort_title
-from brio_core.reporting.site_profiles import read_profiles, recognition
+
+OUTPUT = {
+    "files": ["profiles"],
+    "page": "cohort",
+    "title": "Sites before any training",
+    "caption": "Age, head motion, scan length and connectivity per site and class.",
+    "section": "Data",
+    "shows_subjects": True,
+}
 
 PANELS = (
     ("age", "Age (years)"),
@@ -22,9 +30,9 @@ PANELS = (
 SHIFT = {1: -0.19, 0: 0.19}
 
 
-def draw(profiles: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """One line of panels per cohort, one line of each panel per site."""
-    cohorts = read_profiles(profiles)
+    cohorts, datasets = read_profiles(given.files["profiles"]), given.datasets
     heights = [1.0 + 0.27 * people["site"].nunique() for people in cohorts.values()]
     figure, axes = plotting.new_figure(
         plotting.PAGE, sum(heights) + 0.2, len(cohorts), len(PANELS) + 1, height_ratios=heights
@@ -45,7 +53,18 @@ def draw(profiles: Sequence[str], datasets: dict, out_prefix: str) -> None:
         Patch(color=plotting.CLASS_COLOURS[0], label=negative),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    plotting.save(figure, out_prefix, section="cohort", **_words(cohorts, datasets))
+    told = {name: recognition(people) for name, people in cohorts.items()}
+    numbers = "; ".join(
+        f"{cohort_title(datasets, name)}: {100 * share.mean():.0f} % (chance {100 * chance:.0f} %)"
+        for name, (share, chance) in told.items()
+    )
+    return plotting.Drawing(
+        figure,
+        f"Box plots per site. Site told from connectivity: {numbers}.",
+        "Boxes show median, quartiles and range; crosses are subjects whose connectivity stands "
+        "out. At the right: the share of subjects whose site a linear classifier tells from the "
+        "connectivity of others; the dotted line is chance.",
+    )
 
 
 def _boxes(axis: Axes, people: pd.DataFrame, sites: list[str], column: str) -> None:
@@ -76,9 +95,7 @@ def _boxes(axis: Axes, people: pd.DataFrame, sites: list[str], column: str) -> N
 
 def _told(axis: Axes, people: pd.DataFrame, sites: list[str]) -> None:
     _frame(axis, sites)
-    asked = people[people["recognised_as"] != ""]
-    share = (asked["recognised_as"] == asked["site"]).groupby(asked["site"]).mean()
-    _, chance = recognition(people)
+    share, chance = recognition(people)
     axis.barh(np.arange(len(sites)), 100 * share.reindex(sites), 0.6, color=plotting.FAINT)
     axis.axvline(100 * chance, color=plotting.INK, linewidth=0.8, linestyle=":")
     axis.set_xlim(0, 100)
@@ -90,19 +107,3 @@ def _frame(axis: Axes, sites: list[str]) -> None:
     axis.set_yticks(np.arange(len(sites)), sites)
     axis.set_ylim(len(sites) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
-
-
-def _words(cohorts: dict[str, pd.DataFrame], datasets: dict) -> dict[str, str]:
-    told = "; ".join(
-        f"{cohort_title(datasets, name)}: {100 * recognition(people)[0]:.0f} % (chance "
-        f"{100 * recognition(people)[1]:.0f} %)"
-        for name, people in cohorts.items()
-    )
-    return {
-        "title": "Sites before any training",
-        "caption": "Age, head motion, scan length and functional connectivity per site and class: "
-        "median, quartiles and range; crosses are subjects whose connectivity stands out. At the "
-        "right, the share of subjects whose site a linear classifier tells from the connectivity "
-        "of others; the dotted line is chance.",
-        "alt": f"Box plots per site. Site told from connectivity: {told}.",
-    }

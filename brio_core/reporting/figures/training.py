@@ -1,13 +1,13 @@
 """Validation AUC over epochs: methods one below the other, cohorts side by side."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
+from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
+    IDENTITY,
     PROTOCOLS,
     cohort_title,
     in_paper_order,
@@ -17,14 +17,21 @@ from brio_core.reporting.results import (
     read_meta,
 )
 
+OUTPUT = {
+    "files": ["runs"],
+    "page": "training",
+    "title": "Course of training",
+    "caption": "Validation AUC over epochs, and the epochs that were selected.",
+    "section": "Training",
+}
+
 # Every row of a panel shows AUCs from LOW to 1.
 LOW, CHANCE = 0.4, 0.5
-KEYS = ("cohort", "protocol", "variant", "method", "label", "group")
 
 
-def draw(runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
+def draw(given: Given) -> plotting.Drawing:
     """One panel per cohort and protocol, one row per variant; folds of all seeds together."""
-    table = in_paper_order(pd.DataFrame([_run(folder) for folder in runs]))
+    table = in_paper_order(pd.DataFrame([_run(folder) for folder in given.files["runs"]]))
     names = table.drop_duplicates("variant").set_index("variant")["label"]
     blocks = [
         (cohort, protocol)
@@ -39,7 +46,7 @@ def draw(runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
     texts = []
     for axis, (cohort, protocol) in zip(axes.flat, blocks):
         own = table[(table["cohort"] == cohort) & (table["protocol"] == protocol)]
-        title = cohort_title(datasets, cohort)
+        title = cohort_title(given.datasets, cohort)
         title = title if one_protocol else f"{title}\n{protocol_title(protocol)}"
         axis.set_title(title, fontsize=8.5 if len(blocks) <= 2 else 7)
         _panel(axis, own, list(names.index))
@@ -47,7 +54,16 @@ def draw(runs: Sequence[str], datasets: dict, out_prefix: str) -> None:
             texts.append(f"{names[variant]} ({title}): {_median(part):.2f}")
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
-    plotting.save(figure, out_prefix, section="training", **_words(texts, table))
+    note = (
+        "Line and band are the median and the quartiles over folds and seeds; every row spans AUCs "
+        f"from {LOW} to 1, dashed is chance ({CHANCE}). Circles are the epochs whose checkpoint "
+        "was selected, one per fold and seed; only these are tested. Their median AUC stands on "
+        "the right."
+    )
+    if not table["trained"].all():
+        note += " A method without epochs shows the selected model of each fold, and the median."
+    alt = "Curves of validation AUC over epochs. Median AUC of the selected epochs: "
+    return plotting.Drawing(figure, f"{alt}{'; '.join(texts)}.", note)
 
 
 def _run(folder: str) -> dict:
@@ -57,7 +73,7 @@ def _run(folder: str) -> dict:
         for _, part in read_history(folder).groupby("fold", sort=True)
     ]
     # A method without epochs fits a path of penalties; its history is no course of training.
-    return {key: meta[key] for key in KEYS} | {
+    return {key: meta[key] for key in IDENTITY} | {
         "curves": curves,
         "trained": "epochs" in meta.get("hyperparameters", {}),
         "selected": [(fold["selected_epoch"], fold["validation_auc"]) for fold in meta["folds"]],
@@ -115,20 +131,3 @@ def _row(axis: Axes, row: int, runs: pd.DataFrame, length: int) -> None:
     size = 2.4 if len(auc) <= 40 else 1.5
     axis.plot(epoch, _height(row, auc), "o", color="white", markeredgecolor=colour,
               markersize=size, markeredgewidth=0.6, zorder=3)  # fmt: skip
-
-
-def _words(texts: list[str], table: pd.DataFrame) -> dict[str, str]:
-    caption = (
-        "Line and band are the median and the quartiles over folds and seeds; every row spans AUCs "
-        f"from {LOW} to 1, dashed is chance ({CHANCE}). Circles are the epochs whose checkpoint "
-        "was selected, one per fold and seed; only these are tested, and their median AUC stands "
-        "on the right."
-    )
-    if not table["trained"].all():
-        caption += " A method without epochs shows the selected model of each fold, and the median."
-    return {
-        "title": "Validation AUC during training",
-        "caption": caption,
-        "alt": f"Curves of validation AUC over epochs. Median AUC of the selected epochs: "
-               f"{'; '.join(texts)}.",
-    }  # fmt: skip

@@ -2,10 +2,8 @@
 
 import pandas as pd
 
-from brio_core.reporting.results import cohort_title
-from brio_core.reporting.tables import plural
-
-OURS = "brio"
+from brio_core.reporting.results import REFERENCE, cohort_title
+from brio_core.reporting.table import plural
 
 
 def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
@@ -25,7 +23,7 @@ def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
 
 def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
     ranked = unseen.sort_values("pooled_auc", ascending=False, kind="stable")
-    ours = ranked[ranked["variant"] == OURS]
+    ours = ranked[ranked["variant"] == REFERENCE]
     hero = (ours if len(ours) else ranked).iloc[0]
     rest = ranked[ranked["variant"] != hero["variant"]]
     is_linear = rest["group"] == "Linear"

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from brio_core.reporting.comparison import p_text
-from brio_core.reporting.efficiency import duration
 from brio_core.reporting.pages.pictures import read_picture
 from brio_core.reporting.pages.template import Call, nearest
 from brio_core.reporting.results import read_table
-from brio_core.reporting.tables import NOT_RUN, Cell, Row, Table, markdown, markdown_text, percent
+from brio_core.reporting.table import NOT_RUN, Cell, Row, Table, duration, p_text, percent
+from brio_core.reporting.writing import markdown, markdown_text
 from brio_core.system.files import read_json
 
 # Columns that hold shares, which are printed in percent, and those of them that print their sign.

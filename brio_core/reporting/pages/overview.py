@@ -10,11 +10,11 @@ from typing import NamedTuple
 import jinja2
 import pandas as pd
 
-from brio_core.reporting.efficiency import duration
 from brio_core.reporting.pages.headline import headlines
 from brio_core.reporting.pages.pictures import Picture, read_picture
 from brio_core.reporting.results import (
     EXTERNAL,
+    PERMUTED,
     PROTOCOLS,
     cohort_title,
     ordered,
@@ -22,9 +22,9 @@ from brio_core.reporting.results import (
     read_runs,
     read_summaries,
 )
-from brio_core.reporting.results_table import PERMUTED, permuted_rows, verdict
-from brio_core.reporting.settings import read_yaml
-from brio_core.reporting.tables import plural
+from brio_core.reporting.table import duration, plural
+from brio_core.reporting.tables.permuted import permuted_rows, verdict
+from brio_core.reporting.tables.settings import read_yaml
 from brio_core.system.files import read_json
 
 # In the order of the page; a section that is not listed comes before "paper".

@@ -1,0 +1,123 @@
+"""One model of a table, and how its numbers are printed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+NOT_RUN = "not run"
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text with something smaller behind it (a deviation or an interval)."""
+
+    text: str
+    extra: str = ""
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table; ``heading`` lines have one cell that names what follows."""
+
+    cells: tuple[Cell, ...]
+    heading: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """``spans`` are headings above the columns, as (text, number of columns).
+
+    Columns in ``left`` hold words and are set to the left. ``section`` is the place of the table
+    on the overview page, where ``folded`` tables are opened by a click.
+    """
+
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    spans: tuple[tuple[str, int], ...] = ()
+    section: str = "results"
+    left: tuple[int, ...] = (0,)
+    folded: bool = False
+
+    def as_dict(self) -> dict:
+        """For JSON; the overview page reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, value: dict) -> "Table":
+        """The table that :meth:`as_dict` gave."""
+        rows = [
+            Row(tuple(Cell(**cell) for cell in row["cells"]), row["heading"])
+            for row in value["rows"]
+        ]
+        lists = {key: tuple(one) for key, one in value.items() if isinstance(one, list)}
+        return cls(**{**value, **lists, "rows": tuple(rows)})
+
+
+def percent(value: float) -> str:
+    """A share in percent with one decimal, or a dash."""
+    return number(None if value is None else 100 * value, ".1f")
+
+
+def number(value: float | None, form: str) -> str:
+    """A number in some form, or a dash where there is none."""
+    return NONE if value is None or math.isnan(value) else format(float(value), form)
+
+
+def p_text(p: float | None) -> str:
+    """A p-value with three decimals."""
+    return "< 0.001" if p is not None and p < 0.001 else number(p, ".3f")
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds, minutes or hours, whichever is read most easily."""
+    if seconds is None or math.isnan(seconds):
+        return NONE
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def points(difference: float | None, error: float | None) -> str:
+    """A difference in percentage points and its standard error."""
+    if difference is None or math.isnan(difference):
+        return NONE
+    # Adding zero takes the sign from one that was rounded to zero.
+    return f"{round(100 * difference, 1) + 0.0:+.1f} ± {percent(error)}"
+
+
+def with_sd(mean: float, sd: float, bold: bool = False) -> Cell:
+    """Mean ± standard deviation."""
+    return Cell(percent(mean), f"± {percent(sd)}", bold)
+
+
+def with_spread(mean: float, sd: float, form: str) -> Cell:
+    """The same for what is no share; a single value has no deviation."""
+    if math.isnan(mean):
+        return Cell(NONE)
+    return Cell(number(mean, form), "" if math.isnan(sd) else f"± {sd:{form.lstrip('+')}}")
+
+
+def with_interval(value: float, low: float, high: float, bold: bool = False) -> Cell:
+    """A value and its interval in brackets."""
+    return Cell(percent(value), f"[{percent(low)}, {percent(high)}]", bold)
+
+
+def best(values: Sequence[float]) -> float:
+    """The highest value as it is printed; all rows that print the same are best."""
+    printed = [float(percent(value)) for value in values if not math.isnan(value)]
+    return max(printed) if len(printed) > 1 else math.inf
+
+
+def is_best(value: float, highest: float) -> bool:
+    """Whether a value prints as the highest."""
+    return not math.isnan(value) and float(percent(value)) >= highest
+
+
+def plural(number: int, word: str) -> str:
+    """``1 site``, ``2 sites``."""
+    return f"{number:,} {word}" + ("" if number == 1 else "s")

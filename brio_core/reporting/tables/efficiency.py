@@ -1,0 +1,97 @@
+"""What training took, as measured by the training jobs themselves, beside the paper's figures."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from brio_core.reporting.blocks import VARIANT_WORDS, by_cohort, pairs, part_of, variants
+from brio_core.reporting.given import Given
+from brio_core.reporting.paper import paper_method, read_efficiency
+from brio_core.reporting.results import EXTERNAL, place_title, read_summaries
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, duration, number
+
+OUTPUT = {
+    "files": ["summaries"],
+    "page": "efficiency",
+    "title": "Cost of training",
+    "caption": "Time and memory, measured by the training jobs, beside the paper's figures.",
+    "section": "Training",
+    "reads": ["config/paper/table_efficiency.csv"],
+}
+
+MEASURED = (
+    "seeds", "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb",
+    "parameters", "device",
+)  # fmt: skip
+PAPER = {"paper_seconds_per_epoch": "seconds_per_epoch", "paper_memory_gb": "gpu_memory_gb"}
+COLUMNS = (
+    "Method", "Seconds per epoch", "Paper (s)", "Memory (GB)", "Paper (GB)", "Folds at once",
+    "Epochs", "Parameters", "Whole run", "Hardware",
+)  # fmt: skip
+
+
+def make(given: Given) -> tuple[pd.DataFrame, Table]:
+    """One row per cohort, protocol and method; planned ones that were not run say so."""
+    summaries = read_summaries(given.files["summaries"])
+    summaries = summaries[summaries["device"] != EXTERNAL]
+    known = {(paper_method(row["method"]), row["setting"]): row for row in read_efficiency()}
+    rows = []
+    for cohort, protocol in pairs(summaries, given):
+        here = part_of(summaries, cohort, protocol).drop_duplicates("variant").set_index("variant")
+        for _, method in variants(summaries, given).iterrows():
+            variant = method["variant"]
+            was_run = variant in here.index
+            figures = known.get((variant, cohort), {})
+            rows.append(
+                {"status": "run" if was_run else NOT_RUN, "cohort": cohort, "protocol": protocol}
+                | {name: method[name] for name in VARIANT_WORDS}
+                | {name: here.loc[variant, name] if was_run else None for name in MEASURED}
+                | {name: figures.get(column) for name, column in PAPER.items()}
+            )
+    table = pd.DataFrame(rows)
+    return table, _table(table, given)
+
+
+def _table(rows: pd.DataFrame, given: Given) -> Table:
+    notes = [
+        "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
+        "the epochs of all its folds, which train together. Memory: the highest of all seeds, "
+        "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
+        "run: all seeds, one after the other. Methods without epochs fit a path of penalties. "
+        "The paper names no hardware, so its figures show an order and no ratio."
+    ]
+    notes += _totals(rows, given.datasets)
+    return given.table(
+        COLUMNS, by_cohort(rows, given, COLUMNS, _cells),
+        *notes, left=(0, 9),
+    )  # fmt: skip
+
+
+def _totals(rows: pd.DataFrame, datasets: dict) -> Iterator[str]:
+    """What one seed of every method takes, for each cohort, protocol and device."""
+    ran = rows[rows["status"] != NOT_RUN]
+    for (cohort, protocol, device), part in ran.groupby(
+        ["cohort", "protocol", "device"], sort=False
+    ):
+        if len(part) > 1:
+            seconds = (part["seconds"].astype(float) / part["seeds"].astype(float)).sum()
+            yield (
+                f"{place_title(datasets, cohort, protocol)}: one seed of {len(part)} methods on "
+                f"{device}, one after the other, takes {seconds / 60:.1f} min."
+            )
+
+
+def _cells(own: pd.DataFrame) -> list[Cell]:
+    row = own.iloc[0]
+    paper = [number(row[name], ".3g") for name in PAPER]
+    if row["status"] == NOT_RUN:
+        seconds, memory, *rest = [NOT_RUN] * 7
+    else:
+        seconds, memory = (
+            number(row["seconds_per_epoch"], ".3g"),
+            number(row["peak_memory_gb"], ".2f"),
+        )
+        counts = (("folds_together", ".0f"), ("epochs", ".0f"), ("parameters", ",.0f"))
+        rest = [number(row[name], form) for name, form in counts]
+        rest += [duration(row["seconds"]), row["device"] or NONE]
+    return [Cell(text) for text in (seconds, paper[0], memory, paper[1], *rest)]

@@ -1,0 +1,176 @@
+"""Each number of the paper beside ours: difference, interval, and whether ours contains it."""
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from brio_core.evaluation.scores import Estimate
+from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
+from brio_core.reporting.given import Given
+from brio_core.reporting.paper import SCALES, TITLES, paper_numbers
+from brio_core.reporting.results import cohort_title, ordered, read_summaries
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, plural
+from brio_core.reporting.tables.checkpoints import PLACE
+
+OUTPUT = {
+    "files": ["summaries", "block_lengths", "inclusion", "participants"],
+    "page": "paper",
+    "title": "The paper's numbers and ours",
+    "caption": "Difference, interval, and whether ours contains the paper's number.",
+    "section": "Paper and ours",
+    "reads": ["config/paper/*.csv"],
+}
+
+COSTS = {"seconds_per_epoch": "seconds_per_epoch", "gpu_memory_gb": "peak_memory_gb"}
+NAMES = {
+    "auc_mean": "AUC, mean", "auc_sd": "AUC, SD", "acc_mean": "ACC, mean", "acc_sd": "ACC, SD",
+    "seconds_per_epoch": "seconds per epoch", "gpu_memory_gb": "memory (GB)",
+    "block_length_frames": "block length (frames)", "block_length_seconds": "block length (s)",
+}  # fmt: skip
+SAMPLING = "auc_sd_sampling"
+NOTHING = Estimate(math.nan, math.nan, math.nan)
+LONG = 40
+
+
+def make(given: Given) -> tuple[pd.DataFrame, Table, Table]:
+    """The page and LaTeX leave out what was not run; Markdown lists every number."""
+    rows = compare(given)
+    return rows, compared_table(rows, given, False), compared_table(rows, given, True)
+
+
+def compare(given: Given) -> pd.DataFrame:
+    """All numbers of the paper, with ours where there is one; scores are in %, as in the paper."""
+    summaries = read_summaries(given.files["summaries"])
+    index = summaries.drop_duplicates(PLACE).set_index(PLACE)
+    lengths = read_block_lengths(given.files["block_lengths"])
+    cohorts = read_cohorts(given.files["inclusion"], given.files["participants"])
+    people = {cohort.name: cohort.statistics for cohort in cohorts}
+    rows = []
+    for _, number in paper_numbers().iterrows():
+        key = (number["cohort"], number["protocol"], number["variant"])
+        if number["table"] == "datasets":
+            ours = _cohort_number(people.get(number["cohort"]), number["quantity"])
+        elif key not in index.index:
+            ours = NOTHING
+        elif number["quantity"].startswith("block_length"):
+            ours = _block_length(lengths.get(key[:2]), number["quantity"], key[2])
+        elif number["quantity"] in COSTS:
+            cost = index.loc[key, COSTS[number["quantity"]]]
+            ours = Estimate(cost, math.nan, math.nan)
+        else:
+            ours = _score(index.loc[key], number["quantity"])
+        is_spread = number["quantity"] == "auc_sd" and key in index.index
+        spread = [
+            100 * float(index.loc[key, f"{SAMPLING}_{end}"]) if is_spread else math.nan
+            for end in ("low", "high")
+        ]
+        rows.append(_row(number, ours) | dict(zip(("sampling_low", "sampling_high"), spread)))
+    return pd.DataFrame(rows)
+
+
+def _score(row: pd.Series, quantity: str) -> Estimate:
+    score, what = quantity.split("_")
+    ends = f"{score}_sites" if what == "mean" else quantity
+    names = (quantity, f"{ends}_low", f"{ends}_high")
+    return Estimate(*(100 * float(row[name]) for name in names))
+
+
+def _block_length(path: Path | None, quantity: str, variant: str) -> Estimate:
+    """Median over folds; the interval is their range."""
+    if path is None:
+        return NOTHING
+    scale = next(scale for scale, name in SCALES.items() if name == variant)
+    frames, seconds = block_lengths(path, scale)
+    values = frames if quantity == "block_length_frames" else seconds
+    return Estimate(*(float(x) for x in (pd.Series(values).median(), values.min(), values.max())))
+
+
+def _cohort_number(cohort: dict | None, quantity: str) -> Estimate:
+    """Counts are exact: their interval is the count. The paper rounds to two decimals."""
+    if cohort is None:
+        return NOTHING
+    value = round(float(cohort[quantity]), 2)
+    return Estimate(value, value, value)
+
+
+def _row(number: pd.Series, ours: Estimate) -> dict:
+    missing = math.isnan(ours.value)
+    known = not missing and not math.isnan(ours.low)
+    inside = "yes" if known and ours.low <= number["paper"] <= ours.high else "no"
+    return {
+        **number.to_dict(),
+        "ours": ours.value,
+        "difference": ours.value - number["paper"],
+        "low": ours.low,
+        "high": ours.high,
+        "contains": inside if known else "",
+        "status": NOT_RUN if missing else "run",
+    }
+
+
+def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Table:
+    """The comparison by table and cohort; ``every_number`` also lists what was not run."""
+    lines = []
+    for key in ordered(zip(rows["table"], rows["cohort"])):
+        part = rows[(rows["table"] == key[0]) & (rows["cohort"] == key[1])]
+        name = f"{TITLES[key[0]]}, {cohort_title(given.datasets, key[1])}: {_counts(part)}"
+        lines.append(Row((Cell(name),), heading=True))
+        shown = part if every_number else part[part["status"] == "run"]
+        lines += [Row(_cells(row)) for _, row in shown.iterrows()]
+    return given.table(
+        ("Method", "Number", "Paper", "Ours", "Difference", "Paper inside?"),
+        lines,
+        "AUC and ACC in %; ours with the 95 % interval of a bootstrap of sites (of folds where "
+        "sites were seen in training). Block length: median and range over folds. Counts are "
+        "exact. Bold: ours does not contain the paper's number. Time and memory have no "
+        "interval, because the paper names no hardware.",
+        *_too_small(rows),
+        more_caption=f"In the paper: {_counts(rows)}.",
+        left=(0, 1),
+        folded=len(lines) > LONG or not (rows["status"] == "run").any(),
+    )
+
+
+def _too_small(rows: pd.DataFrame) -> list[str]:
+    """Deviations that cannot be those of single sites: sampling alone would give more."""
+    # The paper prints BRIO's in two tables.
+    printed = ["cohort", "protocol", "variant", "paper"]
+    spreads = rows[rows["sampling_low"].notna()].drop_duplicates(printed)
+    below = int((spreads["paper"] < spreads["sampling_low"]).sum())
+    if not below:
+        return []
+    return [
+        f"{below} of {len(spreads)} standard deviations of AUC in the paper are smaller than "
+        "sampling alone would give at sites (or folds) of our sizes, were the true AUC the same at "
+        "all of them (95 % of simulations)."
+    ]
+
+
+def _counts(rows: pd.DataFrame) -> str:
+    done = rows[rows["status"] == "run"]
+    text = plural(len(rows), "number")
+    if done.empty:
+        return f"{text}, {NOT_RUN}"
+    yes, no = ((done["contains"] == word).sum() for word in ("yes", "no"))
+    parts = [f"{yes} inside our interval", f"{no} outside"]
+    parts += [f"{n} without interval" for n in [len(done) - yes - no] if n]
+    parts += [f"{n} {NOT_RUN}" for n in [len(rows) - len(done)] if n]
+    return f"{text}, {', '.join(parts)}"
+
+
+def _cells(row: pd.Series) -> tuple[Cell, ...]:
+    what = NAMES.get(row["quantity"], row["quantity"].replace("_", " "))
+    head = (Cell(row["method"] or NONE), Cell(what), Cell(f"{row['paper']:g}"))
+    if row["status"] == NOT_RUN:
+        return *head, *[Cell(NOT_RUN)] * 3
+    form = ".2f" if row["unit"] == "%" or row["quantity"].startswith("time_points") else ".4g"
+    exact = math.isnan(row["low"]) or row["low"] == row["high"]
+    span = "" if exact else f"[{row['low']:{form}}, {row['high']:{form}}]"
+    outside = row["contains"] == "no"
+    return (
+        *head,
+        Cell(f"{row['ours']:{form}}", span),
+        Cell(f"{row['difference']:+{form}}"),
+        Cell(row["contains"] or NONE, bold=outside),
+    )

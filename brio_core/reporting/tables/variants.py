@@ -1,0 +1,196 @@
+"""Each method against a variant of it: other hyperparameters, or several to choose from."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+
+import pandas as pd
+
+from brio_core.reporting.blocks import by_cohort
+from brio_core.reporting.given import Given
+from brio_core.reporting.results import in_paper_order, read_meta, read_sites, read_summaries
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, percent, points
+from brio_core.reporting.tables.checkpoints import PLACE, choices, differences
+
+OUTPUT = {"files": ["summaries", "sites", "runs"], "page": "training", "options": ["names"]}
+
+SEARCHED = "searched"
+MEASURES = ("validation", "crossed", "auc")
+TEXTS = ("setting", "values", "folds_chosen", "shipped")
+DIFFERENCES = ("crossed_difference", "auc_difference")
+SPANS = {
+    "validation": "Validation AUC, chosen",
+    "crossed": "Validation AUC, cross-selected",
+    "auc": "Test AUC",
+}
+WORDS = ("Method", "Hyperparameter", "Values", "Folds that chose each", "Preferred by validation")
+PREFERENCE_NOTE = (
+    "The cross-selected AUC says which to prefer; where there is none, chosen does. –: there is "
+    "nothing to compare."
+)
+SEARCH_NOTE = (
+    "Values: what every fold was trained with, and behind it how many folds chose each by their "
+    "validation sites. Cross-selection covers the choice of an epoch, not that of a "
+    "hyperparameter. The trainings of a search draw other random numbers than the one try, and "
+    "this is in the difference too. –: there is nothing to search, such as for linear models, "
+    "which choose their penalty along a path."
+)
+
+
+def make(given: Given) -> tuple[pd.DataFrame, Table]:
+    """One row per cohort, protocol and method.
+
+    ``names`` says what columns call a method itself and its variant; of the names ``one`` and
+    ``searched``, runs with several tries have the latter. For both there are ``validation`` (AUC of
+    the selected checkpoints), ``crossed`` (of one validation site at the epoch that the others
+    choose), ``auc`` (on test sites) and its ``rank``. Differences are variant minus method, in the
+    same folds and seeds. ``status`` tells a variant that was planned and not run from one that does
+    not exist.
+    """
+    names = given.entry.get("names", ["method", "variant"])
+    scores = read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
+    scores = scores.set_index(PLACE)["auc_mean"]
+    # Averaged over seeds already.
+    by_fold = read_sites(given.files["sites"]).set_index([*PLACE, "fold"])["auc"].sort_index()
+    planned = given.planned.get("variants", [])
+    both = {one["method"] for one in planned if one["variant"] != one["method"]}
+    found: dict[tuple, dict[str, list]] = {}
+    for folder in given.files["runs"]:
+        meta = read_meta(folder)
+        is_variant = meta["variant"] != meta["method"]
+        if names[1] == SEARCHED:
+            is_variant = len(meta.get("tries", ())) > 1
+        place = (meta["cohort"], meta["protocol"], meta["method"])
+        trained = found.setdefault(place, {}).setdefault(names[is_variant], [])
+        trained.append((meta, pd.DataFrame(choices(folder))))
+    rows = []
+    for (cohort, protocol, method), trained in found.items():
+        first = trained[names[names[0] not in trained]][0][0]
+        row = {"cohort": cohort, "protocol": protocol, "method": method, "variant": method}
+        row |= {key: first[key] for key in ("group", "label")}
+        row |= _search([meta for meta, _ in trained.get(names[1], [])], first["hyperparameters"])
+        row |= _scores(trained, names, scores, by_fold)
+        row["status"] = NOT_RUN if method in both and len(trained) == 1 else "run"
+        rows.append(row)
+    table = _ranked(in_paper_order(pd.DataFrame(rows)), names)
+    is_search = table["tries"].notna().any()
+    printed = _table(table, given, names, is_search)
+    # Cross-selection does not cover the choice of a hyperparameter, so it prefers nothing there.
+    unused = ["preferred"] if is_search else [*TEXTS, "tries", "validation_shipped"]
+    return table.drop(columns=["variant", *unused]), printed
+
+
+def _scores(trained: dict, names: list[str], scores: pd.Series, by_fold: pd.Series) -> dict:
+    row: dict = {f"{measure}_{name}": None for measure in MEASURES for name in names}
+    row |= {f"{name}{end}": None for name in DIFFERENCES for end in ("", "_se")}
+    folds, tested = {}, {}
+    for name, runs in trained.items():
+        folds[name] = pd.concat([one for _, one in runs])
+        place = tuple(runs[0][0][key] for key in PLACE)
+        row[f"validation_{name}"] = folds[name]["validation_auc"].mean()
+        row[f"crossed_{name}"] = folds[name]["validation_crossed"].mean()
+        row[f"auc_{name}"], tested[name] = scores[place], by_fold[place]
+    if len(trained) < len(names):
+        return row | {"preferred": ""}
+    own, other = names
+    difference = tested[other] - tested[own]
+    row |= {"auc_difference": difference.mean(), "auc_difference_se": difference.sem()}
+    found = differences(pd.concat(folds.values()), folds[own]["variant"].iloc[0])
+    better, error = found.iloc[0]
+    row |= {"crossed_difference": better, "crossed_difference_se": error}
+    if pd.isna(better):
+        better = row[f"validation_{other}"] - row[f"validation_{own}"]
+    return row | {"preferred": other if better > 0 else own}
+
+
+def _search(metas: list[dict], shipped: dict) -> dict:
+    """What the trainings of all seeds tried, and how many folds chose it."""
+    tries = [one["chosen"] for one in metas[0].get("tries", [])] if metas else []
+    if len(tries) < 2:
+        return dict.fromkeys(TEXTS, "") | {"tries": None, "validation_shipped": None}
+    chosen = [fold["chosen"] for meta in metas for fold in meta["folds"]]
+    usual = {key: shipped[key] for key in tries[0]}
+    of_usual = [
+        one["validation_auc"] for meta in metas for one in meta["tries"] if one["chosen"] == usual
+    ]
+    return {
+        "setting": ", ".join(usual),
+        "tries": len(tries),
+        "values": ", ".join(map(_text, tries)),
+        "folds_chosen": ", ".join(str(chosen.count(one)) for one in tries),
+        "shipped": _text(usual),
+        "validation_shipped": pd.Series(of_usual, dtype=float).mean(),
+    }
+
+
+def _text(chosen: dict) -> str:
+    """The values of one try, ``0.1`` or ``0.1 / 10``."""
+    values = chosen.values()
+    return " / ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in values)
+
+
+def _ranked(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    own, other = (rows[f"auc_{name}"].astype(float) for name in names)
+    # Without a variant the method itself is also the best.
+    for name, values in zip(names, (own, other.fillna(own))):
+        groups = values.groupby([rows["cohort"], rows["protocol"]])
+        rows[f"rank_{name}"] = groups.rank(ascending=False, method="min").astype("Int64")
+    return rows.astype({"tries": "Int64"})
+
+
+def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) -> Table:
+    """What was tried, if several values were, and both beside each other."""
+
+    def text(name: str) -> Callable:
+        return lambda row: Cell(row[name] or _missing(row))
+
+    def share(measure: str, name: str) -> tuple[str, str, Callable]:
+        def cell(row: pd.Series) -> Cell:
+            value = row[f"{measure}_{name}"]
+            shown = _missing(row) if pd.isna(value) else percent(value)
+            preferred = measure == "crossed" and not is_search and name == row["preferred"]
+            return Cell(shown, bold=preferred)
+
+        return SPANS[measure], name.capitalize(), cell
+
+    def difference(measure: str) -> tuple[str, str, Callable]:
+        name = f"{measure}_difference"
+        return SPANS[measure], "Difference", lambda row: Cell(points(row[name], row[f"{name}_se"]))
+
+    tried = [
+        ("", "Hyperparameter", text("setting")),
+        ("", "Values", text("values")),
+        ("", "Folds that chose each", text("folds_chosen")),
+    ]
+    columns = [
+        *(tried if is_search else ()),
+        *(share("validation", name) for name in names),
+        *(share("crossed", name) for name in names),
+        difference("crossed"),
+        *(share("auc", name) for name in names),
+        difference("auc"),
+        *(() if is_search else [("", "Preferred by validation", text("preferred"))]),
+    ]
+    heads = ("Method", *(head for _, head, _ in columns))
+    spans = [(name, len(list(part))) for name, part in groupby(["", *(one[0] for one in columns)])]
+
+    def cells(own: pd.DataFrame) -> list[Cell]:
+        return [make_cell(own.iloc[0]) for _, _, make_cell in columns]
+
+    words = [index for index, head in enumerate(heads) if head in WORDS]
+    return given.table(
+        heads,
+        by_cohort(rows, replace(given, planned={}), heads, cells),
+        "AUC in %, as means over folds and seeds. Chosen: of the checkpoint that the validation "
+        "sites chose; the more there is to choose from, the higher it is. Cross-selected: of one "
+        "validation site at the epoch that the other chooses. Test: the mean over unseen sites; it "
+        f"decides nothing here. Difference: {names[1]} minus {names[0]} in the same folds, ± its "
+        "standard error over folds as if no two had a validation site in common.",
+        SEARCH_NOTE if is_search else PREFERENCE_NOTE,
+        spans=tuple(spans),
+        left=tuple(words),
+    )
+
+
+def _missing(row: pd.Series) -> str:
+    return NOT_RUN if row["status"] == NOT_RUN else NONE

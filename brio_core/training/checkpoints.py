@@ -1,0 +1,69 @@
+"""Unfinished work of a run, from which the next attempt goes on."""
+
+import hashlib
+import json
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from brio_core.training.problem import Problem
+from brio_core.training.results import write_tensors
+
+
+class Checkpoints:
+    """Files beside the results of a run, which are removed when these are written."""
+
+    def __init__(self, folder: Path, fingerprint: str, seconds: float) -> None:
+        self.folder = folder
+        self._fingerprint = fingerprint
+        self._seconds = seconds
+        self._last = time.monotonic()
+
+    def _path(self, names: list[str]) -> Path:
+        key = "\n".join([self._fingerprint, *names])
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        return self.folder / f"{digest}.pt"
+
+    def save(self, names: list[str], content: dict, always: bool = False) -> None:
+        """Write what a group of folds has reached, if enough time has passed since the last."""
+        now = time.monotonic()
+        if not always and now - self._last < self._seconds:
+            return
+        self._last = now
+        write_tensors(self._path(names), {"fingerprint": self._fingerprint, **content})
+
+    def load(self, names: list[str], device: torch.device) -> dict | None:
+        """What an earlier attempt at the very same run has left for these folds."""
+        try:
+            content = torch.load(self._path(names), map_location=device, weights_only=True)
+        except Exception:
+            # Absent, truncated or of another program: training anew is always right.
+            return None
+        return content if content.get("fingerprint") == self._fingerprint else None
+
+    def remove(self) -> None:
+        """Delete the folder of unfinished work."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def fingerprint(problem: Problem, inputs: dict[str, str], code: str) -> str:
+    """Two attempts may continue each other only if all of this is equal.
+
+    ``inputs`` are the checksums of the files that are trained on.
+    """
+    trial = problem.trial
+    parts = {
+        "split": problem.data.split["checksum"],
+        "inputs": inputs,
+        "method": trial.method.name,
+        "hyperparameters": asdict(trial.hyperparameters),
+        "variant": trial.variant,
+        "seed": trial.seed,
+        "device": problem.data.device.type,
+        "torch": torch.__version__,
+        "code": code,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,163 @@
+"""What is trained on: a cohort, its folds and labels, and the device that holds them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from brio_core.cohorts.checksums import input_checksums
+from brio_core.cohorts.cohort import Cohort, padded_scans
+from brio_core.cohorts.splits import read_split
+from brio_core.connectivity.reestimation import subject_keys
+from brio_core.methods.training_scans import Scans
+from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json
+from brio_core.system.residence import Table, half_of_free_memory, place_on_device
+
+# What a method may need of a subject that is too large to be held more than once.
+SCANS = ("fc", "bold")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows of one fold in the cohort."""
+
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+    validation: np.ndarray
+    validation_groups: tuple[np.ndarray, ...]
+    block_length: float
+
+
+def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
+    """The folds of a split file, checked against the cohort and the block-length file."""
+    if tuple(split["subjects"]) != cohort.subjects:
+        raise BrioError(
+            f"the split file of cohort {split['cohort']!r} lists other subjects than its "
+            "participants.tsv; run the workflow again so that both belong together"
+        )
+    if block_length["split_checksum"] != split["checksum"]:
+        raise BrioError(
+            "the block-length file belongs to another split file; run the workflow again"
+        )
+    estimates = {fold["name"]: fold["estimate"] for fold in block_length["folds"]}
+    rows = lambda values: np.asarray(values, np.int64)  # noqa: E731
+    return [
+        Fold(
+            fold["name"],
+            rows(fold["train"]),
+            rows(fold["test"]),
+            rows(fold["validation"]),
+            tuple(rows(group) for group in fold["validation_groups"]),
+            estimates[fold["name"]],
+        )
+        for fold in split["folds"]
+    ]
+
+
+class TrainingData:
+    """A cohort and its folds on a device; every scan is there once, whatever is tried on it."""
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        split: dict,
+        folds: Sequence[Fold],
+        device: torch.device,
+        memory_budget: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        """``memory_budget``: bytes on the device for a table; default half of what is free.
+
+        ``memory_limit``: bytes of the host that the process may have in all.
+        """
+        self.cohort = cohort
+        self.split = split
+        self.label = np.asarray(split["label"], np.int64)
+        self.folds = list(folds)
+        self.device = device
+        self._memory_budget = memory_budget
+        self._memory_limit = memory_limit
+        self._tables: dict[str, Table] = {}
+
+    @property
+    def memory_budget(self) -> int:
+        """Bytes that scans, or features cached from them, may take on the device."""
+        if self._memory_budget is None:
+            return half_of_free_memory(self.device, self._memory_limit)
+        return self._memory_budget
+
+    @property
+    def n_rois(self) -> int:
+        """Number of regions of the parcellation."""
+        return self.cohort.fc.shape[-1]
+
+    def n_sites(self, fold: Fold) -> int:
+        """Number of training sites of a fold."""
+        return len(np.unique(self.cohort.site[fold.train]))
+
+    def site_numbers(self, fold: Fold) -> np.ndarray:
+        """Sites of a fold's training subjects, counted from 0 in alphabetical order."""
+        return np.unique(self.cohort.site[fold.train], return_inverse=True)[1]
+
+    def table(self, name: str, kept: bool = True) -> Table:
+        """One row per subject of what methods may need: see :class:`Method`.
+
+        Scans are ``kept`` on the device if they fit. Otherwise they stay where they are.
+        """
+        if name not in self._tables:
+            self._tables[name] = self._make_table(name, kept)
+        return self._tables[name]
+
+    def _make_table(self, name: str, kept: bool) -> Table:
+        cohort = self.cohort
+        if name in SCANS:
+            scans = cohort.fc if name == "fc" else padded_scans(cohort.series)
+            return place_on_device(scans, self.device, self.memory_budget if kept else 0)
+        small = {
+            "frames": cohort.series.frames,
+            "covariates": cohort.covariates,
+            "row": np.arange(len(cohort.subjects)),
+        }
+        return torch.as_tensor(small[name], device=self.device)
+
+    def scans(self, seed: int, kept: bool = True) -> Scans:
+        """Series that can be re-estimated, with the resampling of a seed."""
+        keys = subject_keys(self.cohort.name, list(self.cohort.subjects), seed).to(self.device)
+        return Scans(lambda: self.table("bold", kept), self.table("frames"), keys)
+
+    def training_rows(self, folds: Sequence[Fold]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, sites and labels (F, W) of training subjects; shorter folds end with site -1."""
+        # Equal for all folds of the split file, whichever of them are here.
+        width = max(len(fold.train) for fold in self.folds)
+        rows = np.zeros((len(folds), width), np.int64)
+        site = np.full((len(folds), width), -1)
+        for index, fold in enumerate(folds):
+            count = len(fold.train)
+            rows[index, :count] = fold.train
+            site[index, :count] = self.site_numbers(fold)
+        return rows, site, self.label[rows]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files that a run is trained on."""
+
+    cohort_dir: Path
+    split: Path
+    block_length: Path
+
+    def read(self, device: torch.device, memory_mb: int | None = None) -> TrainingData:
+        """What the files hold, checked against each other; scans are read when needed."""
+        cohort, split = Cohort.load(self.cohort_dir), read_split(self.split)
+        block_length = read_json(self.block_length, "split_checksum", "folds")
+        folds = read_folds(cohort, split, block_length)
+        limit = None if memory_mb is None else memory_mb * 10**6
+        return TrainingData(cohort, split, folds, device, memory_limit=limit)
+
+    def checksums(self) -> dict[str, str]:
+        """What results keep, so that stale ones are noticed; a split has its own checksum."""
+        return input_checksums(self.cohort_dir, self.block_length)

@@ -1,0 +1,69 @@
+"""The catalogue: complete, readable without heavy packages, and what planning and checks use."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from brio_core.reporting.catalogue import FILES, KINDS, Output, as_markdown, catalogue
+from tests.reporting.standins import ROOT, run_program
+
+OUTPUTS = [output for kind in KINDS for output in catalogue(kind).values()]
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=lambda one: f"{one.kind}-{one.name}")
+def test_an_output_says_what_it_is_made_of(output):
+    assert set(output.files) <= set(FILES)
+    assert all((ROOT / file).is_file() for file in output.code)
+    assert not output.title.endswith(".") and output.caption.endswith((".", "?", ""))
+    text = (ROOT / output.file).read_text()
+    used = set(re.findall(r'given\.files\["(\w+)"\]', text))
+    assert used == set(output.files), "it is given what it reads, and nothing else"
+
+
+def test_every_output_of_the_shipped_experiments_is_in_the_catalogue():
+    named = set()
+    for path in (ROOT / "config/experiments").glob("*.yaml"):
+        outputs = yaml.safe_load(path.read_text()).get("outputs", {})
+        for kind in KINDS:
+            key = kind.removesuffix("s")
+            named |= {(kind, one.get(key, "results")) for one in outputs.get(kind, [])}
+    assert named <= {(one.kind, one.name) for one in OUTPUTS}
+
+
+def test_planning_reads_it_without_heavy_packages():
+    code = (
+        "import sys, brio_core.reporting.catalogue as c; c.catalogue('tables')\n"
+        "assert not {'pandas', 'numpy', 'matplotlib', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_data_are_shown_before_training():
+    early = {(one.kind, one.name) for one in OUTPUTS if one.before_training}
+    tables = {("tables", name) for name in ("cohorts", "datasets", "sites")}
+    assert early == tables | {("figures", name) for name in ("block_length", "cohort", "sites")}
+    assert not Output("tables", "x", "x.py").before_training, "a drawing of nothing shows no data"
+
+
+def test_the_list_for_the_manual_names_everything():
+    text = as_markdown()
+    assert all(f"- `{one.name}`: " in text for one in OUTPUTS)
+    assert "`first_epochs`" in text
+
+
+def test_an_unknown_name_is_refused():
+    done = run_program("table", "winner", "--out-prefix", "x")
+    assert done.returncode == 2 and "'winner'" in done.stderr
+
+
+def test_the_example_of_the_manual_is_a_table(tmp_path):
+    """What docs/adding-a-table.md says is a whole module."""
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/adding-a-table.md").read_text(), re.S
+    )
+    names = {}
+    exec(compile(code, "winners", "exec"), names)
+    assert set(names["OUTPUT"]) <= set(Output._fields) and callable(names["make"])
