@@ -5,7 +5,7 @@ import pandas as pd
 
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
-from brio_core.reporting.paper import paper_numbers
+from brio_core.reporting.paper import paper_table
 from brio_core.reporting.results import REFERENCE, cohort_title
 from brio_core.reporting.table import NONE, Cell, Row, Table, number, with_spread
 
@@ -30,7 +30,6 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     Block lengths are medians over the folds of leaving one site out.
     """
     lengths = read_block_lengths(given.files["block_lengths"])
-    printed = paper_numbers()
     rows = []
     for cohort in read_cohorts(given.files["inclusion"], given.files["participants"]):
         rois = given.datasets.get(cohort.name, {}).get("rois", {}).get("expected")
@@ -39,20 +38,14 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
             frames, seconds = block_lengths(lengths[cohort.name, "loso"], 1.0)
             ours |= dict(zip(BLOCKS, (np.median(frames), np.median(seconds))))
         rows.append({"cohort": cohort.name, "source": "ours", **ours})
-        theirs = _printed(printed, cohort.name)
+        theirs = paper_table("datasets", cohort.name)
         if theirs:
+            blocks = paper_table("block_length", cohort.name, REFERENCE)
+            theirs |= {name: blocks[name] for name in BLOCKS if name in blocks}
             rows.append({"cohort": cohort.name, "source": "paper", "rois": rois, **theirs})
     order = ["cohort", "source", *COUNTS, "rois", *FRAMES, *BLOCKS]
     table = pd.DataFrame(rows).reindex(columns=order)
     return table, _table(table, given)
-
-
-def _printed(numbers: pd.DataFrame, cohort: str) -> dict:
-    own = numbers[numbers["cohort"] == cohort]
-    datasets = own[own["table"] == "datasets"]
-    blocks = own[(own["table"] == "block_length") & (own["variant"] == REFERENCE)]
-    wanted = pd.concat([datasets, blocks[blocks["quantity"].isin(BLOCKS)]])
-    return dict(zip(wanted["quantity"], wanted["paper"]))
 
 
 def _table(rows: pd.DataFrame, given: Given) -> Table:

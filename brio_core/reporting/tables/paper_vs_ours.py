@@ -8,8 +8,8 @@ import pandas as pd
 from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
-from brio_core.reporting.paper import SCALES, TITLES, paper_numbers
-from brio_core.reporting.results import cohort_title, ordered, read_summaries
+from brio_core.reporting.paper import paper_numbers
+from brio_core.reporting.results import REFERENCE, cohort_title, ordered, read_summaries
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, plural
 from brio_core.reporting.tables.checkpoints import PLACE
 
@@ -22,6 +22,14 @@ OUTPUT = {
     "reads": ["config/paper/*.csv"],
 }
 
+TITLES = {
+    "loso": "Results on unseen sites",
+    "id": "Results on sites seen in training",
+    "block_length": "Sensitivity to block length",
+    "efficiency": "Training time and memory",
+    "datasets": "Statistics of the datasets",
+}
+SCALES = {"brio-block0.5x": 0.5, REFERENCE: 1.0, "brio-block2x": 2.0}
 COSTS = {"seconds_per_epoch": "seconds_per_epoch", "gpu_memory_gb": "peak_memory_gb"}
 NAMES = {
     "auc_mean": "AUC, mean", "auc_sd": "AUC, SD", "acc_mean": "ACC, mean", "acc_sd": "ACC, SD",
@@ -80,8 +88,7 @@ def _block_length(path: Path | None, quantity: str, variant: str) -> Estimate:
     """Median over folds; the interval is their range."""
     if path is None:
         return NOTHING
-    scale = next(scale for scale, name in SCALES.items() if name == variant)
-    frames, seconds = block_lengths(path, scale)
+    frames, seconds = block_lengths(path, SCALES[variant])
     values = frames if quantity == "block_length_frames" else seconds
     return Estimate(*(float(x) for x in (pd.Series(values).median(), values.min(), values.max())))
 
