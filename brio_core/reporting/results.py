@@ -123,6 +123,11 @@ def run_record(folder: str | Path) -> dict:
     }
 
 
+def read_hyperparameters(folders: Sequence[str | Path]) -> dict[str, dict]:
+    """What the variants of runs were trained with."""
+    return {meta["variant"]: meta["hyperparameters"] for meta in map(read_meta, folders)}
+
+
 def read_run(folder: str | Path) -> Run:
     """A run with its test predictions, one row per subject."""
     path = Path(folder) / "predictions.csv"

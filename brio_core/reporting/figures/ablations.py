@@ -9,7 +9,7 @@ from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
     cohort_title,
     ordered,
-    read_meta,
+    read_hyperparameters,
     read_summaries,
 )
 
@@ -27,8 +27,7 @@ CHANCE = 0.5
 def draw(given: Given) -> plotting.Drawing:
     """A panel for AUC and one for accuracy; variants of a cohort stand side by side."""
     rows, datasets = read_summaries(given.files["summaries"]), given.datasets
-    metas = map(read_meta, given.files["runs"])
-    hyperparameters = {meta["variant"]: meta["hyperparameters"] for meta in metas}
+    hyperparameters = read_hyperparameters(given.files["runs"])
     # BRIO stands last, as in the paper.
     parts = [*plotting.PART_COLOURS, "none"]
     variants = sorted(
@@ -41,19 +40,15 @@ def draw(given: Given) -> plotting.Drawing:
     for axis, (score, name) in zip(axes.flat, SCORES.items()):
         for number, variant in enumerate(variants):
             own = rows[rows["variant"] == variant].set_index("cohort").reindex(cohorts)
-            colour = plotting.variant_colour(
-                own["group"].dropna().iloc[0], hyperparameters[variant]
-            )
             place = np.arange(len(cohorts)) + 0.16 * (number - (len(variants) - 1) / 2)
-            _bars(axis, place, own, score, colour, own["label"].dropna().iloc[0])
+            _bars(axis, place, own, score, hyperparameters[variant])
         axis.axhline(CHANCE, color=plotting.FAINT, linewidth=0.9)
         axis.set_xticks(range(len(cohorts)), [cohort_title(datasets, one) for one in cohorts])
         axis.tick_params(axis="x", length=0)
         axis.set_xlim(-0.55, len(cohorts) - 0.45)
         axis.set_ylabel(name)
         axis.grid(axis="y")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    plotting.legend_below(figure, axes.flat[0])
     numbers = "; ".join(
         f"{row['label']}, {cohort_title(datasets, row['cohort'])}: {row['auc_mean']:.3f} and "
         f"{row['acc_mean']:.3f}"
@@ -69,15 +64,17 @@ def draw(given: Given) -> plotting.Drawing:
     )
 
 
-def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, colour: str, label: str):
+def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, hyperparameters: dict):
+    group, label = (rows[name].dropna().iloc[0] for name in ("group", "label"))
     mean = rows[f"{score}_mean"].to_numpy()
-    low, high = rows[f"{score}_low"].to_numpy(), rows[f"{score}_high"].to_numpy()
     axis.bar(
-        place, mean - CHANCE, 0.145, bottom=CHANCE, color=colour, label=label,
-        yerr=np.clip([mean - low, high - mean], 0, None), ecolor=plotting.INK,
-        error_kw={"elinewidth": 0.8},
+        place, mean - CHANCE, 0.145, bottom=CHANCE, label=label,
+        color=plotting.variant_colour(group, hyperparameters),
+        yerr=plotting.error_bars(rows, score), ecolor=plotting.INK, error_kw={"elinewidth": 0.8},
     )  # fmt: skip
     for x, value in zip(place, mean):
         if np.isfinite(value):
-            axis.annotate(f"{100 * value:.0f}", (x, CHANCE), (0, 3), textcoords="offset points",
-                          ha="center", fontsize=5.5, color="white")  # fmt: skip
+            text = f"{100 * value:.0f}"
+            plotting.beside(
+                axis, text, (x, CHANCE), (0, 3), ha="center", fontsize=5.5, color="white"
+            )

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
+from brio_core.reporting.blocks import part_of
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
     PROTOCOLS,
@@ -48,7 +49,9 @@ def draw(given: Given) -> plotting.Drawing:
     datasets = given.datasets
     cohorts, protocols = ordered(rows["cohort"]), ordered(rows["protocol"], tuple(PROTOCOLS))
     methods = rows.drop_duplicates("variant").reset_index(drop=True)
-    height = _heights(methods["group"].tolist())
+    # A little air between groups.
+    steps = [0.0] + [1.0 if a == b else 1.3 for a, b in pairwise(methods["group"])]
+    height = np.cumsum(steps).tolist()
     single = len(cohorts) == 1
     shape = (1, len(protocols)) if single else (len(protocols), len(cohorts))
     style = ROOMY if shape[1] <= 2 else DENSE
@@ -65,13 +68,8 @@ def draw(given: Given) -> plotting.Drawing:
         else:
             axis.set_title(cohort_title(datasets, cohort) if row == 0 else "", fontsize=style.title)
             axis.set_ylabel(name if column == 0 else "", fontweight="bold")
-        _panel(
-            axis,
-            rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)],
-            folds[(folds["cohort"] == cohort) & (folds["protocol"] == protocol)],
-            dict(zip(methods["variant"], height)),
-            style,
-        )
+        own = (part_of(table, cohort, protocol) for table in (rows, folds))
+        _panel(axis, *own, dict(zip(methods["variant"], height)), style)
         axis.set_yticks(height, methods["label"])
         axis.set_ylim(height[-1] + 0.65, -0.65)
         axis.set_xlim(*limits)
@@ -95,19 +93,14 @@ def draw(given: Given) -> plotting.Drawing:
     )
 
 
-def _heights(groups: list[str]) -> list[float]:
-    """Heights of the methods, with a little air between groups."""
-    steps = [0.0] + [1.0 if a == b else 1.3 for a, b in pairwise(groups)]
-    return np.cumsum(steps).tolist()
-
-
 def _panel(
     axis: Axes, rows: pd.DataFrame, folds: pd.DataFrame, height: dict[str, float], style: Style
 ) -> None:
-    axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
+    axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES, zorder=1.5)
     axis.grid(axis="x")
+    corner = {"xycoords": "axes fraction", "fontsize": 7, "color": plotting.FAINT}
     if style.numbers:
-        _beside(axis, (1.0, 1.0), (7, 6), "mean [95 %]", plotting.FAINT, "axes fraction")
+        plotting.beside(axis, "mean [95 %]", (1.0, 1.0), (7, 6), **corner)
     for _, row in rows.iterrows():
         y, colour = height[row["variant"]] - 0.15, plotting.group_colour(row["group"])
         own = folds[folds["variant"] == row["variant"]].dropna(subset="auc").sort_values("auc")
@@ -134,13 +127,8 @@ def _panel(
         )  # fmt: skip
         if style.numbers:
             text = f"{row['auc_mean']:.2f} [{row['auc_low']:.2f}, {row['auc_high']:.2f}]"
-            _beside(axis, (1.0, y + 0.15), (7, -3), text, plotting.INK, ("axes fraction", "data"))
-
-
-def _beside(axis: Axes, place: tuple, offset: tuple, text: str, colour: str, system) -> None:
-    axis.annotate(
-        text, place, offset, xycoords=system, textcoords="offset points", fontsize=7, color=colour
-    )
+            right = {"xycoords": ("axes fraction", "data"), "fontsize": 7}
+            plotting.beside(axis, text, (1.0, y + 0.15), (7, -3), **right)
 
 
 def _offsets(x: np.ndarray, dodge: bool) -> np.ndarray:

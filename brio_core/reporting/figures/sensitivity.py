@@ -6,7 +6,13 @@ from matplotlib.ticker import NullLocator
 
 from brio_core.reporting import plotting
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import REFERENCE, cohort_title, ordered, read_meta, read_summaries
+from brio_core.reporting.results import (
+    REFERENCE,
+    cohort_title,
+    ordered,
+    read_hyperparameters,
+    read_summaries,
+)
 
 OUTPUT = {
     "files": ["summaries", "runs"],
@@ -20,8 +26,7 @@ SWEEPS = {"reestimates": "Re-estimates K", "factors": "Factors J"}
 def draw(given: Given) -> plotting.Drawing:
     """Cohorts are columns, K and J lines; a single cohort has both side by side."""
     rows = read_summaries(given.files["summaries"])
-    metas = map(read_meta, given.files["runs"])
-    hyperparameters = {meta["variant"]: meta["hyperparameters"] for meta in metas}
+    hyperparameters = read_hyperparameters(given.files["runs"])
     cohorts = ordered(rows["cohort"])
     single = len(cohorts) == 1
     shape = (1, 2) if single else (2, len(cohorts))
@@ -34,9 +39,7 @@ def draw(given: Given) -> plotting.Drawing:
         panels = axes[0] if single else axes[:, column]
         for number, (axis, (key, name)) in enumerate(zip(panels, SWEEPS.items())):
             own = sweep(rows[rows["cohort"] == cohort], hyperparameters, key)
-            _panel(
-                axis, own, hyperparameters[REFERENCE][key] if REFERENCE in hyperparameters else None
-            )
+            _panel(axis, own, hyperparameters.get(REFERENCE, {}).get(key))
             axis.set_xlabel(name)
             if number == 0:
                 axis.set_title(title, fontsize=8.5 if len(cohorts) <= 3 else 7)
@@ -67,9 +70,8 @@ def sweep(rows: pd.DataFrame, hyperparameters: dict[str, dict], key: str) -> pd.
 
 def _panel(axis: Axes, rows: pd.DataFrame, default: int | None) -> None:
     colour = plotting.GROUP_COLOURS["Ours"]
-    error = [rows["auc_mean"] - rows["auc_low"], rows["auc_high"] - rows["auc_mean"]]
     axis.errorbar(
-        rows.index, rows["auc_mean"], [part.clip(lower=0) for part in error], color=colour,
+        rows.index, rows["auc_mean"], plotting.error_bars(rows, "auc"), color=colour,
         marker="o", markersize=4, linewidth=1.2, elinewidth=0.8, capsize=2,
     )  # fmt: skip
     if default in rows.index:

@@ -5,13 +5,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
+from brio_core.reporting.blocks import pairs, part_of
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
     IDENTITY,
-    PROTOCOLS,
     cohort_title,
     in_paper_order,
-    ordered,
     protocol_title,
     read_history,
     read_meta,
@@ -33,19 +32,14 @@ def draw(given: Given) -> plotting.Drawing:
     """One panel per cohort and protocol, one row per variant; folds of all seeds together."""
     table = in_paper_order(pd.DataFrame([_run(folder) for folder in given.files["runs"]]))
     names = table.drop_duplicates("variant").set_index("variant")["label"]
-    blocks = [
-        (cohort, protocol)
-        for cohort in ordered(table["cohort"])
-        for protocol in ordered(table["protocol"], tuple(PROTOCOLS))
-        if ((table["cohort"] == cohort) & (table["protocol"] == protocol)).any()
-    ]
+    blocks = pairs(table, Given(given.output))
     row = 0.8 if len(names) <= 6 else 0.34
     height = 0.75 + row * len(names)
     figure, axes = plotting.new_figure(plotting.PAGE, height, 1, len(blocks), sharey=True)
     one_protocol = len({protocol for _, protocol in blocks}) == 1
     texts = []
     for axis, (cohort, protocol) in zip(axes.flat, blocks):
-        own = table[(table["cohort"] == cohort) & (table["protocol"] == protocol)]
+        own = part_of(table, cohort, protocol)
         title = cohort_title(given.datasets, cohort)
         title = title if one_protocol else f"{title}\n{protocol_title(protocol)}"
         axis.set_title(title, fontsize=8.5 if len(blocks) <= 2 else 7)
@@ -100,11 +94,11 @@ def _panel(axis: Axes, runs: pd.DataFrame, variants: list[str]) -> None:
             axis.text(0.5 * length, row, "not run", ha="center", va="center", fontsize=6.5,
                       color=plotting.FAINT)  # fmt: skip
             continue
-        axis.axhline(_height(row, CHANCE), color=plotting.FAINT, linewidth=0.6,
-                     linestyle=(0, (4, 3)))  # fmt: skip
+        height = _height(row, CHANCE)
+        axis.axhline(height, color=plotting.FAINT, linewidth=0.6, linestyle=plotting.DASHES)
         _row(axis, row, own, length)
-        axis.annotate(f"{_median(own):.2f}", (1, row), (2, 0), xycoords=("axes fraction", "data"),
-                      textcoords="offset points", va="center", fontsize=6)  # fmt: skip
+        right = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 6}
+        plotting.beside(axis, f"{_median(own):.2f}", (1, row), (2, 0), **right)
     axis.set_xlim(0, length + 1)
     axis.set_xlabel("Epoch")
     axis.tick_params(axis="y", length=0)
