@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 
-from brio_core.evaluation.scores import Estimate
 from brio_core.evaluation.site_statistics import (
     holm,
     mean_over_sites,
@@ -35,6 +34,17 @@ OUTPUT = {
 }
 
 SIGNIFICANT = 0.05
+# Columns of the summaries that a row repeats, by its own names.
+COPIED = {
+    "mean": "{}_mean", "mean_low": "{}_sites_low", "mean_high": "{}_sites_high", "sd": "{}_sd",
+    "sd_sampling": "auc_sd_sampling", "sd_sampling_low": "auc_sd_sampling_low",
+    "sd_sampling_high": "auc_sd_sampling_high", "pooled": "pooled_auc",
+    "pooled_low": "pooled_auc_low", "pooled_high": "pooled_auc_high",
+}  # fmt: skip
+TESTED = (
+    "difference", "difference_low", "difference_high", "sites_better", "sites_worse",
+    "signed_rank", "p",
+)  # fmt: skip
 COLUMNS = (
     "Method", "AUC", "Pooled AUC", "Difference to BRIO", "Better, worse", "p", "p (Holm)", "SD",
     "SD by sampling",
@@ -73,68 +83,44 @@ def _score_rows(
         differences = np.array([])
         if REFERENCE in values and row["variant"] != REFERENCE:
             differences = (values[row["variant"]] - values[REFERENCE]).to_numpy()
-        rows.append(
-            {
-                **{name: row[name] for name in IDENTITY},
-                "score": score,
-                "sites": len(values),
-                "mean": row[f"{score}_mean"],
-                "mean_low": row[f"{score}_sites_low"],
-                "mean_high": row[f"{score}_sites_high"],
-                "sd": row[f"{score}_sd"],
-                **_only_auc(row, score),
-                "reference": REFERENCE if len(differences) else "",
-                **_test(differences, chosen),
-            }
-        )
+        shown = {name: row[name] for name in IDENTITY} | {"score": score, "sites": len(values)}
+        for name, column in COPIED.items():
+            # Only AUC has these of all subjects and of sampling.
+            column = column.format(score)
+            shown[name] = row[column] if column.startswith(score) or score == "auc" else math.nan
+        shown["reference"] = REFERENCE if len(differences) else ""
+        rows.append(shown | _test(differences, chosen))
     return pd.DataFrame(rows)
-
-
-def _only_auc(row: pd.Series, score: str) -> dict:
-    names = {
-        f"{start}{end}": f"{column}{end}"
-        for start, column in (("sd_sampling", "auc_sd_sampling"), ("pooled", "pooled_auc"))
-        for end in ("", "_low", "_high")
-    }
-    return {name: row[column] if score == "auc" else math.nan for name, column in names.items()}
 
 
 def _test(differences: np.ndarray, chosen: np.ndarray) -> dict:
     if not len(differences):
-        difference, better, worse, (statistic, p) = Estimate(*[math.nan] * 3), "", "", (None, None)
-    else:
-        difference = mean_over_sites(differences, chosen)
-        better, worse = int((differences > 0).sum()), int((differences < 0).sum())
-        statistic, p = signed_rank(differences)
-    return {
-        "difference": difference.value,
-        "difference_low": difference.low,
-        "difference_high": difference.high,
-        "sites_better": better,
-        "sites_worse": worse,
-        "signed_rank": statistic,
-        "p": p,
-    }
+        return dict.fromkeys(TESTED) | {"sites_better": "", "sites_worse": ""}
+    counts = int((differences > 0).sum()), int((differences < 0).sum())
+    values = (*mean_over_sites(differences, chosen), *counts, *signed_rank(differences))
+    return dict(zip(TESTED, values))
 
 
 def _cells(own: pd.DataFrame) -> tuple[Cell, ...]:
     row = own.iloc[0]
+
+    def interval(name: str, bold: bool = False) -> Cell:
+        return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], bold)
+
     clear = bool(row["p_holm"] < SIGNIFICANT)
-    tested = not math.isnan(row["difference"])
-    difference = with_interval(
-        row["difference"], row["difference_low"], row["difference_high"], clear
-    )
+    tested = not pd.isna(row["difference"])
+    difference = interval("difference", clear)
     if tested and row["difference"] > 0:
         difference = Cell(f"+{difference.text}", difference.extra, clear)
     return (
-        with_interval(row["mean"], row["mean_low"], row["mean_high"]),
-        with_interval(row["pooled"], row["pooled_low"], row["pooled_high"]),
+        interval("mean"),
+        interval("pooled"),
         difference if tested else Cell(NONE),
         Cell(f"{row['sites_better']}, {row['sites_worse']}" if tested else NONE),
         Cell(p_text(row["p"])),
         Cell(p_text(row["p_holm"]), bold=clear),
         Cell(percent(row["sd"])),
-        with_interval(row["sd_sampling"], row["sd_sampling_low"], row["sd_sampling_high"]),
+        interval("sd_sampling"),
     )
 
 

@@ -10,7 +10,7 @@ from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_
 from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_numbers
 from brio_core.reporting.results import REFERENCE, cohort_title, ordered, read_summaries
-from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, plural
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, plural
 from brio_core.reporting.tables.checkpoints import PLACE
 
 OUTPUT = {
@@ -122,7 +122,7 @@ def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Tabl
     for key in ordered(zip(rows["table"], rows["cohort"])):
         part = rows[(rows["table"] == key[0]) & (rows["cohort"] == key[1])]
         name = f"{TITLES[key[0]]}, {cohort_title(given.datasets, key[1])}: {_counts(part)}"
-        lines.append(Row((Cell(name),), heading=True))
+        lines.append(heading(name))
         shown = part if every_number else part[part["status"] == "run"]
         lines += [Row(_cells(row)) for _, row in shown.iterrows()]
     return given.table(

@@ -26,7 +26,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     places = pairs(rows, Given(given.output))
     columns = ("Method", *["AUC", "50 inside?"] * len(places))
 
-    def cells(place: tuple, row: pd.Series) -> list[Cell]:
+    def cells(row: pd.Series) -> list[Cell]:
         auc = with_interval(row["auc_mean"], row["auc_low"], row["auc_high"])
         return [auc, Cell(row["contains_chance"], bold=row["contains_chance"] == "no")]
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from brio_core.reporting.blocks import across, by_group, pairs, part_of, with_planned
+from brio_core.reporting.blocks import across, by_group, pairs, part_of, scored, with_planned
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
     COSTS,
@@ -13,7 +13,7 @@ from brio_core.reporting.results import (
     place_title,
     read_summaries,
 )
-from brio_core.reporting.table import NOT_RUN, Cell, Table, best, is_best, plural, with_sd
+from brio_core.reporting.table import NOT_RUN, Table, plural
 from brio_core.system.errors import BrioError
 
 OUTPUT = {"files": ["summaries"]}
@@ -31,26 +31,13 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 def results_table(rows: pd.DataFrame, given: Given) -> Table:
     """What :func:`make` prints."""
     places = pairs(rows, given)
-    parts = {place: part_of(rows, *place) for place in places}
-    highest = {
-        (place, score): best(part[f"{score}_mean"].tolist())
-        for place, part in parts.items()
-        for score in SCORES
-    }
     columns = ("Method", *[score.upper() for score in SCORES] * len(places))
-
-    def cells(place: tuple, row: pd.Series) -> list[Cell]:
-        means = {score: row[f"{score}_mean"] for score in SCORES}
-        return [
-            with_sd(mean, row[f"{score}_sd"], is_best(mean, highest[place, score]))
-            for score, mean in means.items()
-        ]
 
     return given.table(
         columns,
-        by_group(rows, given, columns, across(places, len(SCORES), cells)),
+        by_group(rows, given, columns, across(places, len(SCORES), scored(rows))),
         _explanation(rows),
-        *(counts(parts[place], place, given.datasets) for place in places),
+        *(counts(part_of(rows, *place), place, given.datasets) for place in places),
         spans=spans(places, given.datasets, len(SCORES)),
     )
 

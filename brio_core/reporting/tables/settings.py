@@ -9,7 +9,7 @@ import yaml
 from brio_core.reporting.given import Given
 from brio_core.reporting.remarks import remarks
 from brio_core.reporting.results import REFERENCE
-from brio_core.reporting.table import Cell, Row, Table
+from brio_core.reporting.table import Cell, Row, Table, heading
 from brio_core.system.errors import BrioError
 
 OUTPUT = {
@@ -136,6 +136,6 @@ def choices_table(rows: pd.DataFrame, given: Given) -> Table:
 def _lines(rows: pd.DataFrame) -> Iterator[Row]:
     for part in dict.fromkeys(rows["part"]):
         own = rows[rows["part"] == part]
-        yield Row((Cell(f"{part}, {own['file'].iloc[0]}"),), heading=True)
+        yield heading(f"{part}, {own['file'].iloc[0]}")
         for _, row in own.iterrows():
             yield Row(tuple(Cell(row[name]) for name in ("choice", "value", "key", "remark")))
