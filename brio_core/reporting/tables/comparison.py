@@ -5,13 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from brio_core.evaluation.site_statistics import (
-    holm,
-    mean_over_sites,
-    resampled_sites,
-    signed_rank,
-    smallest_p,
-)
+from brio_core.evaluation import site_statistics
 from brio_core.reporting.blocks import by_cohort, part_of
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
@@ -59,7 +53,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         own, folds = part_of(summaries, *place), part_of(sites, *place)
         for score in SCORES:
             rows = _score_rows(own, folds[folds["auc"].notna()], score, place)
-            parts.append(rows.assign(p_holm=holm(rows["p"].to_numpy(float))))
+            parts.append(rows.assign(p_holm=site_statistics.holm(rows["p"].to_numpy(float))))
     rows = pd.concat(parts, ignore_index=True)
     shown = rows[rows["score"] == "auc"]
     places = ordered(zip(shown["cohort"], shown["protocol"]))
@@ -77,7 +71,7 @@ def _score_rows(
     summaries: pd.DataFrame, folds: pd.DataFrame, score: str, place: tuple
 ) -> pd.DataFrame:
     values = folds.pivot(index="fold", columns="variant", values=score)
-    chosen = resampled_sites(max(len(values), 1), place)
+    chosen = site_statistics.resampled_sites(max(len(values), 1), place)
     rows = []
     for _, row in summaries.iterrows():
         differences = np.array([])
@@ -97,7 +91,11 @@ def _test(differences: np.ndarray, chosen: np.ndarray) -> dict:
     if not len(differences):
         return dict.fromkeys(TESTED) | {"sites_better": "", "sites_worse": ""}
     counts = int((differences > 0).sum()), int((differences < 0).sum())
-    values = (*mean_over_sites(differences, chosen), *counts, *signed_rank(differences))
+    values = (
+        *site_statistics.mean_over_sites(differences, chosen),
+        *counts,
+        *site_statistics.signed_rank(differences),
+    )
     return dict(zip(TESTED, values))
 
 
@@ -155,7 +153,7 @@ def _power(part: pd.DataFrame, name: str) -> str:
     if not tests:
         return f"{name}: BRIO was not run or is alone, so nothing is tested."
     sites = int(part["sites"].max())
-    smallest = smallest_p(sites)
+    smallest = site_statistics.smallest_p(sites)
     text = f"{name}: with {plural(sites, 'site')} the smallest possible p is {p_text(smallest)}"
     if smallest * tests >= SIGNIFICANT:
         return (

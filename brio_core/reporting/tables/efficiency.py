@@ -57,9 +57,8 @@ def _table(rows: pd.DataFrame, given: Given) -> Table:
 def _totals(rows: pd.DataFrame, datasets: dict) -> Iterator[str]:
     """What one seed of every method takes, for each cohort, protocol and device."""
     ran = rows[rows["status"] != NOT_RUN]
-    for (cohort, protocol, device), part in ran.groupby(
-        ["cohort", "protocol", "device"], sort=False
-    ):
+    groups = ran.groupby(["cohort", "protocol", "device"], sort=False)
+    for (cohort, protocol, device), part in groups:
         if len(part) > 1:
             seconds = (part["seconds"].astype(float) / part["seeds"].astype(float)).sum()
             yield (

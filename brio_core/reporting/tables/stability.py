@@ -53,14 +53,11 @@ def stability_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
         sites = sites.mean()
         means = sites.groupby("variant").mean()
         together = _correlations(one, sites)
-        for variant, about in one.variants.items():
+        for variant in one.variants:
             mean = means.loc[variant]
-            rows.append({
-                "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
-                "method": about["method"], "label": about["label"], "group": about["group"],
-                "folds": len(sites.loc[variant]), **mean[list(MEASURES.values())],
-                "auc_mean": mean["test_auc"], **together,
-            })  # fmt: skip
+            row = one.identity(variant) | {"folds": len(sites.loc[variant])}
+            row |= {**mean[list(MEASURES.values())], "auc_mean": mean["test_auc"]}
+            rows.append(row | together)
     return pd.DataFrame(rows)
 
 
