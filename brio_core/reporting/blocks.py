@@ -37,19 +37,17 @@ def by_cohort(
 
 
 def by_group(
-    rows: pd.DataFrame, given: Given, columns: Sequence[str], cells: Cells
+    rows: pd.DataFrame,
+    given: Given,
+    columns: Sequence[str],
+    cells: Callable[[pd.Series], list[Cell]],
 ) -> tuple[Row, ...]:
-    """The groups of the paper one below the other, each with its variants."""
-    lines = []
-    for group, methods in variants(rows, given).groupby("group", sort=False):
-        lines += [heading(group), *_lines(rows, methods, columns, cells)]
-    return tuple(lines)
+    """The groups of the paper one below the other, cohorts and protocols beside each other.
 
-
-def across(
-    places: Sequence[tuple[str, str]], width: int, cells: Callable[[pd.Series], list[Cell]]
-) -> Cells:
-    """Cells of cohorts and protocols beside each other; ``width`` of them from each one's row."""
+    ``cells`` makes the cells of a variant from its row for one cohort and protocol.
+    """
+    places = pairs(rows, given)
+    width = (len(columns) - 1) // max(len(places), 1)
 
     def every(own: pd.DataFrame) -> list[Cell]:
         found = []
@@ -58,7 +56,10 @@ def across(
             found += [Cell(NOT_RUN)] * width if here.empty else cells(here.iloc[0])
         return found
 
-    return every
+    lines = []
+    for group, methods in variants(rows, given).groupby("group", sort=False):
+        lines += [heading(group), *_lines(rows, methods, columns, every)]
+    return tuple(lines)
 
 
 def _lines(rows: pd.DataFrame, methods: pd.DataFrame, columns: Sequence[str], cells: Cells):

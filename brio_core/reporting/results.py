@@ -191,6 +191,13 @@ def ordered(values: Iterable[str], first: Sequence[str] = ()) -> list[str]:
     return [v for v in first if v in distinct] + [v for v in distinct if v not in first]
 
 
+def fold_names(rows: pd.DataFrame, ending: str = "") -> str:
+    """What the test folds of all protocols in ``rows`` are called."""
+    names = {"loso": "held-out site", "id": "test fold"}
+    protocols = ordered(rows["protocol"], tuple(names))
+    return " or ".join(names.get(one, "fold") + ending for one in protocols)
+
+
 def class_names(dataset: dict) -> tuple[str, str]:
     """Names of class 0 and class 1, from the task (``patient vs. control``) or the labels."""
     task = dataset.get("task", "").split(" vs. ")

@@ -4,14 +4,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.reporting import plotting
+from brio_core.reporting import plotting, results
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    cohort_title,
-    ordered,
-    read_hyperparameters,
-    read_summaries,
-)
 
 OUTPUT = {
     "files": ["summaries", "runs"],
@@ -26,14 +20,14 @@ CHANCE = 0.5
 
 def draw(given: Given) -> plotting.Drawing:
     """A panel for AUC and one for accuracy; variants of a cohort stand side by side."""
-    rows, datasets = read_summaries(given.files["summaries"]), given.datasets
-    hyperparameters = read_hyperparameters(given.files["runs"])
+    rows = results.read_summaries(given.files["summaries"])
+    hyperparameters = results.read_hyperparameters(given.files["runs"])
     # BRIO stands last, as in the paper.
     parts = [*plotting.PART_COLOURS, "none"]
-    variants = sorted(
-        ordered(rows["variant"]), key=lambda name: parts.index(hyperparameters[name]["without"])
-    )
-    cohorts = ordered(rows["cohort"])
+    place_of = {name: parts.index(one["without"]) for name, one in hyperparameters.items()}
+    variants = sorted(results.ordered(rows["variant"]), key=place_of.__getitem__)
+    cohorts = results.ordered(rows["cohort"])
+    titles = {one: results.cohort_title(given.datasets, one) for one in cohorts}
     single = len(cohorts) == 1
     shape = (1, 2) if single else (2, 1)
     figure, axes = plotting.new_figure(plotting.PAGE, 2.4 if single else 4.2, *shape)
@@ -43,15 +37,14 @@ def draw(given: Given) -> plotting.Drawing:
             place = np.arange(len(cohorts)) + 0.16 * (number - (len(variants) - 1) / 2)
             _bars(axis, place, own, score, hyperparameters[variant])
         axis.axhline(CHANCE, color=plotting.FAINT, linewidth=0.9)
-        axis.set_xticks(range(len(cohorts)), [cohort_title(datasets, one) for one in cohorts])
+        axis.set_xticks(range(len(cohorts)), list(titles.values()))
         axis.tick_params(axis="x", length=0)
         axis.set_xlim(-0.55, len(cohorts) - 0.45)
         axis.set_ylabel(name)
         axis.grid(axis="y")
     plotting.legend_below(figure, axes.flat[0])
     numbers = "; ".join(
-        f"{row['label']}, {cohort_title(datasets, row['cohort'])}: {row['auc_mean']:.3f} and "
-        f"{row['acc_mean']:.3f}"
+        f"{row['label']}, {titles[row['cohort']]}: {row['auc_mean']:.3f} and {row['acc_mean']:.3f}"
         for _, row in rows.iterrows()
     )
     return plotting.Drawing(

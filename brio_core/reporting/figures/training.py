@@ -4,17 +4,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.reporting import plotting
+from brio_core.reporting import plotting, results
 from brio_core.reporting.blocks import pairs, part_of
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    IDENTITY,
-    cohort_title,
-    in_paper_order,
-    protocol_title,
-    read_history,
-    read_meta,
-)
 
 OUTPUT = {
     "files": ["runs"],
@@ -30,7 +22,7 @@ LOW, CHANCE = 0.4, 0.5
 
 def draw(given: Given) -> plotting.Drawing:
     """One panel per cohort and protocol, one row per variant; folds of all seeds together."""
-    table = in_paper_order(pd.DataFrame([_run(folder) for folder in given.files["runs"]]))
+    table = results.in_paper_order(pd.DataFrame([_run(folder) for folder in given.files["runs"]]))
     names = table.drop_duplicates("variant").set_index("variant")["label"]
     blocks = pairs(table, Given(given.output))
     row = 0.8 if len(names) <= 6 else 0.34
@@ -40,8 +32,8 @@ def draw(given: Given) -> plotting.Drawing:
     texts = []
     for axis, (cohort, protocol) in zip(axes.flat, blocks):
         own = part_of(table, cohort, protocol)
-        title = cohort_title(given.datasets, cohort)
-        title = title if one_protocol else f"{title}\n{protocol_title(protocol)}"
+        title = results.cohort_title(given.datasets, cohort)
+        title = title if one_protocol else f"{title}\n{results.protocol_title(protocol)}"
         axis.set_title(title, fontsize=8.5 if len(blocks) <= 2 else 7)
         _panel(axis, own, list(names.index))
         for variant, part in own.groupby("variant", sort=False):
@@ -61,13 +53,13 @@ def draw(given: Given) -> plotting.Drawing:
 
 
 def _run(folder: str) -> dict:
-    meta = read_meta(folder)
+    meta = results.read_meta(folder)
     curves = [
         part.sort_values("epoch")["validation_auc"].to_numpy()
-        for _, part in read_history(folder).groupby("fold", sort=True)
+        for _, part in results.read_history(folder).groupby("fold", sort=True)
     ]
     # A method without epochs fits a path of penalties; its history is no course of training.
-    return {key: meta[key] for key in IDENTITY} | {
+    return {key: meta[key] for key in results.IDENTITY} | {
         "curves": curves,
         "trained": "epochs" in meta.get("hyperparameters", {}),
         "selected": [(fold["selected_epoch"], fold["validation_auc"]) for fold in meta["folds"]],

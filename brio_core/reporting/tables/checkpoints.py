@@ -6,16 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, with_planned
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    IDENTITY,
-    REFERENCE,
-    in_paper_order,
-    read_history,
-    read_meta,
-    read_summaries,
-)
 from brio_core.reporting.table import Cell, Table, number, percent, points
 from brio_core.system.errors import BrioError
 
@@ -41,15 +34,15 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     cross-selected AUC had checkpoints been eligible after so many epochs. Nothing is trained for
     it: a training that never stops early takes the same course whatever may be chosen of it.
     """
-    reference = given.entry.get("reference", REFERENCE)
+    reference = given.entry.get("reference", results.REFERENCE)
     changes = {f"change_from_{share}": share for share in given.entry.get("first_epochs", ())}
     found = (fold for folder in given.files["runs"] for fold in choices(folder, changes))
-    columns = [*IDENTITY, "seed", "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
+    columns = [*results.IDENTITY, "seed", "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
     folds = pd.DataFrame(found, columns=columns)
-    tested = read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
+    tested = results.read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
     rows = _means(_with_others(folds, changes) if changes else folds, changes)
     rows = rows.join(differences(folds, reference), on=PLACE).reset_index()
-    rows = in_paper_order(rows.merge(tested[[*PLACE, "auc_mean"]], how="left", on=PLACE))
+    rows = results.in_paper_order(rows.merge(tested[[*PLACE, "auc_mean"]], how="left", on=PLACE))
     labels = rows.loc[rows["variant"] == reference, "label"]
     label = reference.upper() if labels.empty else labels.iloc[0]
     return with_planned(rows, given), _table(rows, given, label, changes)
@@ -57,7 +50,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 
 def _means(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
     """Means over folds and seeds; changes are averaged within folds first, for their errors."""
-    identity = list(IDENTITY)
+    identity = list(results.IDENTITY)
     groups = folds.groupby(identity, sort=False)
     rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
     if not changes:
@@ -73,7 +66,7 @@ def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
     Alike are trainings with the epochs and the first epoch that most have.
     """
     parts = [folds]
-    judged = folds[folds["variant"] != REFERENCE].dropna(subset=list(changes))
+    judged = folds[folds["variant"] != results.REFERENCE].dropna(subset=list(changes))
     for _, part in judged.groupby(["cohort", "protocol"], sort=False):
         epochs, first = part[["epochs", "first_epoch"]].value_counts().index[0]
         alike = part[(part["epochs"] == epochs) & (part["first_epoch"] == first)]
@@ -111,10 +104,10 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
     A method without epochs fits a path of penalties: it has a choice, but no course of training.
     ``changes`` are other first epochs, by name, in percent of the epochs.
     """
-    meta = read_meta(folder)
+    meta = results.read_meta(folder)
     hyperparameters = meta.get("hyperparameters", {})
     trained = "epochs" in hyperparameters
-    words = {key: meta[key] for key in (*IDENTITY, "seed")}
+    words = {key: meta[key] for key in (*results.IDENTITY, "seed")}
     for fold, curve in _curves(folder, meta, trained):
         first = fold.get("first_epoch")
         auc, found = fold["validation_auc"], cross_selected(curve, first or 1)
@@ -132,7 +125,7 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
 
 def _curves(folder: str | Path, meta: dict, trained: bool) -> Iterator[tuple[dict, pd.DataFrame]]:
     """Every fold of a run, as ``meta`` has it, with its course of validation."""
-    found = dict(iter(read_history(folder).groupby("fold")))
+    found = dict(iter(results.read_history(folder).groupby("fold")))
     for fold in meta["folds"]:
         curve = found.get(fold["name"])
         if curve is None or curve["epoch"].tolist() != list(range(1, fold["epochs"] + 1)):

@@ -6,17 +6,9 @@ import numpy as np
 import pandas as pd
 
 from brio_core.evaluation import site_statistics
+from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, part_of
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    IDENTITY,
-    REFERENCE,
-    SCORES,
-    ordered,
-    place_title,
-    read_sites,
-    read_summaries,
-)
 from brio_core.reporting.table import NONE, Cell, Table, p_text, percent, plural, with_interval
 
 OUTPUT = {
@@ -39,6 +31,17 @@ TESTED = (
     "difference", "difference_low", "difference_high", "sites_better", "sites_worse",
     "signed_rank", "p",
 )  # fmt: skip
+EXPLANATION = (
+    "AUC in %: mean over held-out sites with the 95 % interval of a bootstrap of sites; pooled: "
+    "all test subjects together (DeLong). Difference to BRIO at the same sites, with the interval "
+    "of the same bootstrap, and how many sites are better and worse. p: exact two-sided Wilcoxon "
+    "signed-rank test over sites; Holm: corrected for all methods of the cohort. Bold: corrected "
+    f"p below {SIGNIFICANT}."
+)
+SEEN = (
+    " For sites seen in training, test folds take the place of sites; they share training "
+    "subjects, so their p is too small."
+)
 COLUMNS = (
     "Method", "AUC", "Pooled AUC", "Difference to BRIO", "Better, worse", "p", "p (Holm)", "SD",
     "SD by sampling",
@@ -47,22 +50,23 @@ COLUMNS = (
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per cohort, protocol, score and variant; the table shows AUC."""
-    summaries, sites = read_summaries(given.files["summaries"]), read_sites(given.files["sites"])
+    summaries = results.read_summaries(given.files["summaries"])
+    sites = results.read_sites(given.files["sites"])
     parts = []
-    for place in ordered(zip(summaries["cohort"], summaries["protocol"])):
+    for place in results.ordered(zip(summaries["cohort"], summaries["protocol"])):
         own, folds = part_of(summaries, *place), part_of(sites, *place)
-        for score in SCORES:
+        for score in results.SCORES:
             rows = _score_rows(own, folds[folds["auc"].notna()], score, place)
             parts.append(rows.assign(p_holm=site_statistics.holm(rows["p"].to_numpy(float))))
     rows = pd.concat(parts, ignore_index=True)
     shown = rows[rows["score"] == "auc"]
-    places = ordered(zip(shown["cohort"], shown["protocol"]))
+    places = results.ordered(zip(shown["cohort"], shown["protocol"]))
     table = given.table(
         COLUMNS,
         by_cohort(shown, given, COLUMNS, _cells),
-        _explanation({protocol for _, protocol in places}),
+        EXPLANATION + (SEEN if "id" in {protocol for _, protocol in places} else ""),
         _spread(shown),
-        *(_power(part_of(shown, *one), place_title(given.datasets, *one)) for one in places),
+        *(_power(part_of(shown, *place), place, given.datasets) for place in places),
     )
     return rows, table
 
@@ -75,14 +79,15 @@ def _score_rows(
     rows = []
     for _, row in summaries.iterrows():
         differences = np.array([])
-        if REFERENCE in values and row["variant"] != REFERENCE:
-            differences = (values[row["variant"]] - values[REFERENCE]).to_numpy()
-        shown = {name: row[name] for name in IDENTITY} | {"score": score, "sites": len(values)}
+        if results.REFERENCE in values and row["variant"] != results.REFERENCE:
+            differences = (values[row["variant"]] - values[results.REFERENCE]).to_numpy()
+        shown = {name: row[name] for name in results.IDENTITY}
+        shown |= {"score": score, "sites": len(values)}
         for name, column in COPIED.items():
             # Only AUC has these of all subjects and of sampling.
             column = column.format(score)
             shown[name] = row[column] if column.startswith(score) or score == "auc" else math.nan
-        shown["reference"] = REFERENCE if len(differences) else ""
+        shown["reference"] = results.REFERENCE if len(differences) else ""
         rows.append(shown | _test(differences, chosen))
     return pd.DataFrame(rows)
 
@@ -122,22 +127,6 @@ def _cells(own: pd.DataFrame) -> tuple[Cell, ...]:
     )
 
 
-def _explanation(protocols: set[str]) -> str:
-    text = (
-        "AUC in %: mean over held-out sites with the 95 % interval of a bootstrap of sites; "
-        "pooled: all test subjects together (DeLong). Difference to BRIO at the same sites, with "
-        "the interval of the same bootstrap, and how many sites are better and worse. p: exact "
-        "two-sided Wilcoxon signed-rank test over sites; Holm: corrected for all methods of the "
-        f"cohort. Bold: corrected p below {SIGNIFICANT}."
-    )
-    if "id" in protocols:
-        text += (
-            " For sites seen in training, test folds take the place of sites; they share training "
-            "subjects, so their p is too small."
-        )
-    return text
-
-
 def _spread(rows: pd.DataFrame) -> str:
     known = rows[rows["sd_sampling"].notna()]
     inside = known["sd"].between(known["sd_sampling_low"], known["sd_sampling_high"])
@@ -148,7 +137,8 @@ def _spread(rows: pd.DataFrame) -> str:
     )
 
 
-def _power(part: pd.DataFrame, name: str) -> str:
+def _power(part: pd.DataFrame, place: tuple[str, str], datasets: dict) -> str:
+    name = results.place_title(datasets, *place)
     tests = int(part["p"].notna().sum())
     if not tests:
         return f"{name}: BRIO was not run or is alone, so nothing is tested."

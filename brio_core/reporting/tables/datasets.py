@@ -21,6 +21,10 @@ OUTPUT = {
 # The paper's name of each quantity, in the order of the columns.
 COUNTS = ("samples", "patients", "controls", "sites")
 FRAMES = ("time_points_mean", "time_points_sd", "time_points_min", "time_points_max")
+COLUMNS = (
+    "Cohort", "Task", "Subjects", "Patients", "Controls", "Sites", "Regions", "Frames",
+    "Shortest–longest", "Block (frames)", "Block (s)",
+)  # fmt: skip
 BLOCKS = ("block_length_frames", "block_length_seconds")
 
 
@@ -45,22 +49,15 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
             rows.append({"cohort": cohort.name, "source": "paper", "rois": rois, **theirs})
     order = ["cohort", "source", *COUNTS, "rois", *FRAMES, *BLOCKS]
     table = pd.DataFrame(rows).reindex(columns=order)
-    return table, _table(table, given)
-
-
-def _table(rows: pd.DataFrame, given: Given) -> Table:
-    """A line for each cohort, and below it the paper's where it has one."""
-    return given.table(
-        (
-            "Cohort", "Task", "Subjects", "Patients", "Controls", "Sites", "Regions", "Frames",
-            "Shortest–longest", "Block (frames)", "Block (s)",
-        ),
-        tuple(Row(_cells(row, given.datasets)) for _, row in rows.iterrows()),
+    printed = given.table(
+        COLUMNS,
+        tuple(Row(_cells(row, given.datasets)) for _, row in table.iterrows()),
         "Frames: mean ± standard deviation over subjects, after cleaning. Block: length of the "
         "blocks of the re-estimation when one site is left out, median over folds; seconds where "
         "the repetition time is known.",
         left=(0, 1),
-    )  # fmt: skip
+    )
+    return table, printed
 
 
 def _cells(row: pd.Series, datasets: dict) -> tuple[Cell, ...]:

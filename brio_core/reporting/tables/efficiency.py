@@ -39,19 +39,18 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     places = list(zip(table["cohort"], table["variant"]))
     for name, quantity in PAPER.items():
         table[name] = [paper_table("efficiency", *place).get(quantity) for place in places]
-    return table, _table(table.astype({"parameters": float}), given)
-
-
-def _table(rows: pd.DataFrame, given: Given) -> Table:
-    notes = [
+    printed = given.table(
+        COLUMNS,
+        by_cohort(table.astype({"parameters": float}), given, COLUMNS, _cells),
         "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
         "the epochs of all its folds, which train together. Memory: the highest of all seeds, "
         "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
         "run: all seeds, one after the other. Methods without epochs fit a path of penalties. "
-        "The paper names no hardware, so its figures show an order and no ratio."
-    ]
-    notes += _totals(rows, given.datasets)
-    return given.table(COLUMNS, by_cohort(rows, given, COLUMNS, _cells), *notes, left=(0, 9))
+        "The paper names no hardware, so its figures show an order and no ratio.",
+        *_totals(table, given.datasets),
+        left=(0, 9),
+    )
+    return table, printed
 
 
 def _totals(rows: pd.DataFrame, datasets: dict) -> Iterator[str]:

@@ -4,7 +4,7 @@ import pandas as pd
 
 from brio_core.evaluation.intervals import mean_of_repeats
 from brio_core.evaluation.scores import Estimate
-from brio_core.reporting.blocks import across, by_group, pairs
+from brio_core.reporting.blocks import by_group, pairs
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import IDENTITY, PERMUTED, in_paper_order, ordered, read_summaries
 from brio_core.reporting.table import Cell, Table, plural, with_interval
@@ -38,7 +38,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     )
     table = given.table(
         columns,
-        by_group(rows, Given(given.output), columns, across(places, 2, cells)),
+        by_group(rows, Given(given.output), columns, cells),
         f"AUC in %, mean over folds and over {' or '.join(counts)} "
         f"permutation{'' if counts == ['1'] else 's'} of the labels, with its 95 % interval in "
         f"brackets: {how}. Without leakage it contains 50 for about 19 of 20 methods.",
