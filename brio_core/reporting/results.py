@@ -30,19 +30,19 @@ SCORES = ("auc", "acc")
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
 PREDICTION_COLUMNS = ("subject", "site", "fold", "split", "label", "logit")
+MEASURED = ("epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb")
+# What a machine took is no result: tables of results leave these out.
+COSTS = (*MEASURED, "device")
 SUMMARY_NUMBERS = (
     "seeds", "folds", "left_out", "subjects", "sites",
     *(f"{score}_{what}" for score in ("auc", "acc") for what in (
         "mean", "sd", "low", "high", "sites_low", "sites_high", "sd_low", "sd_high")),
     "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
     "pooled_auc", "pooled_auc_low", "pooled_auc_high",
-    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "parameters",
-)  # fmt: skip
-# What a machine took is no result: tables of results leave these out.
-COSTS = (
-    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "device",
+    *MEASURED, "parameters",
 )  # fmt: skip
 IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
+PLACE = ["cohort", "protocol", "variant"]
 META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
@@ -162,6 +162,11 @@ def read_summaries(paths: Sequence[str | Path]) -> pd.DataFrame:
         if tables[-1]["seeds"].isna().any():
             raise BrioError(f"{path} is cut off; delete it and run again")
     return in_paper_order(pd.concat(tables, ignore_index=True))
+
+
+def read_variants(paths: Sequence[str | Path]) -> pd.DataFrame:
+    """The same by cohort, protocol and variant, also where several experiments have a variant."""
+    return read_summaries(paths).drop_duplicates(PLACE).set_index(PLACE)
 
 
 def read_sites(paths: Sequence[str | Path]) -> pd.DataFrame:

@@ -118,12 +118,8 @@ class Numbers:
     def _where(self, rows: list[dict], key: str, value: str) -> list[dict]:
         if key not in self.columns:
             raise self.call.error(f"names an unknown column {key!r}{nearest(key, self.columns)}")
-        number = _number(value)
-        found = [
-            row
-            for row in rows
-            if row[key] == value or (number is not None and _number(row[key]) == number)
-        ]
+        numbers = {_number(value)} - {None}
+        found = [row for row in rows if row[key] == value or _number(row[key]) in numbers]
         if not found and self.call.kind != "count":
             known = dict.fromkeys(row[key] for row in rows)
             raise self.call.error(f"finds no row with {key}={value}{nearest(value, known)}")

@@ -8,20 +8,18 @@ import pandas as pd
 from brio_core.reporting.blocks import part_of, scored
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import SCORES, place_title, read_summaries
+from brio_core.reporting.results import SCORES, place_title, read_variants
 from brio_core.reporting.table import NOT_RUN, Cell, Row, Table, heading, number
 
 OUTPUT = {"files": ["summaries", "block_lengths"]}
 
 SCALE = "block_length_scale"
-PLACE = ["cohort", "protocol", "variant"]
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per cohort, protocol and planned variant; lengths are medians over folds."""
     lengths = read_block_lengths(given.files["block_lengths"])
-    index = read_summaries(given.files["summaries"])
-    index = index.drop_duplicates(PLACE).set_index(PLACE)
+    index = read_variants(given.files["summaries"])
     rows = []
     for place in map(tuple, given.planned["pairs"]):
         for one in given.planned["variants"]:

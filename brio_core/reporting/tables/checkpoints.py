@@ -21,7 +21,6 @@ OUTPUT = {
 EPOCHS = ("epochs", "selected_epoch")
 SHARES = ("validation_auc", "validation_crossed", "validation_luck", "validation_last")
 DIFFERENCE = "validation_difference"
-PLACE = ["cohort", "protocol", "variant"]
 OTHERS = {"variant": "others", "method": "others", "label": "Others alike", "group": "Together"}
 
 
@@ -39,10 +38,10 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     found = (fold for folder in given.files["runs"] for fold in choices(folder, changes))
     columns = [*results.IDENTITY, "seed", "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
     folds = pd.DataFrame(found, columns=columns)
-    tested = results.read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
+    tested = results.read_variants(given.files["summaries"])["auc_mean"]
     rows = _means(_with_others(folds, changes) if changes else folds, changes)
-    rows = rows.join(differences(folds, reference), on=PLACE).reset_index()
-    rows = results.in_paper_order(rows.merge(tested[[*PLACE, "auc_mean"]], how="left", on=PLACE))
+    rows = rows.join(differences(folds, reference), on=results.PLACE).join(tested, on=results.PLACE)
+    rows = results.in_paper_order(rows.reset_index())
     labels = rows.loc[rows["variant"] == reference, "label"]
     label = reference.upper() if labels.empty else labels.iloc[0]
     return with_planned(rows, given), _table(rows, given, label, changes)
@@ -77,7 +76,7 @@ def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
 
 
 def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Cross-selected AUC of :func:`choices` against the reference, by :data:`PLACE`."""
+    """Cross-selected AUC of :func:`choices` against the reference, by :data:`results.PLACE`."""
     place = ["cohort", "protocol", "fold"]
     is_reference = folds["variant"] == reference
     own = folds[is_reference].rename(columns={"validation_crossed": "reference"})
@@ -94,8 +93,8 @@ def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
     )
     paired[DIFFERENCE] = paired["validation_crossed"] - paired["reference"]
     # Seeds first: folds are what another cohort would have others of.
-    by_fold = paired.groupby([*PLACE, "fold"])[DIFFERENCE].mean()
-    return by_fold.groupby(PLACE).agg(**{DIFFERENCE: "mean", f"{DIFFERENCE}_se": "sem"})
+    by_fold = paired.groupby([*results.PLACE, "fold"])[DIFFERENCE].mean()
+    return by_fold.groupby(results.PLACE).agg(**{DIFFERENCE: "mean", f"{DIFFERENCE}_se": "sem"})
 
 
 def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterator[dict]:
@@ -108,7 +107,7 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
     hyperparameters = meta.get("hyperparameters", {})
     trained = "epochs" in hyperparameters
     words = {key: meta[key] for key in (*results.IDENTITY, "seed")}
-    for fold, curve in _curves(folder, meta, trained):
+    for fold, curve in _curves(folder, meta):
         first = fold.get("first_epoch")
         auc, found = fold["validation_auc"], cross_selected(curve, first or 1)
         row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, found, auc - found)))
@@ -123,7 +122,7 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
         yield row
 
 
-def _curves(folder: str | Path, meta: dict, trained: bool) -> Iterator[tuple[dict, pd.DataFrame]]:
+def _curves(folder: str | Path, meta: dict) -> Iterator[tuple[dict, pd.DataFrame]]:
     """Every fold of a run, as ``meta`` has it, with its course of validation."""
     found = dict(iter(results.read_history(folder).groupby("fold")))
     for fold in meta["folds"]:
@@ -132,11 +131,6 @@ def _curves(folder: str | Path, meta: dict, trained: bool) -> Iterator[tuple[dic
             raise BrioError(
                 f"{folder}/history.csv does not have the {fold['epochs']} epochs of fold "
                 f"{fold['name']!r}; delete {folder} and run again"
-            )
-        if trained and "first_epoch" not in fold:
-            raise BrioError(
-                f"{folder}/meta.json does not say from which epoch on fold {fold['name']!r} could "
-                f"choose: an older version wrote it; delete {folder} and run again"
             )
         yield fold, curve
 

@@ -7,7 +7,7 @@ import pandas as pd
 from brio_core.reporting.blocks import by_cohort, with_planned
 from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_table
-from brio_core.reporting.results import EXTERNAL, IDENTITY, place_title, read_summaries
+from brio_core.reporting.results import EXTERNAL, IDENTITY, PLACE, place_title, read_summaries
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, duration, number
 
 OUTPUT = {
@@ -33,8 +33,7 @@ COLUMNS = (
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per cohort, protocol and method; planned ones that were not run say so."""
     summaries = read_summaries(given.files["summaries"])
-    ours = summaries[summaries["device"] != EXTERNAL]
-    ours = ours.drop_duplicates(["cohort", "protocol", "variant"])
+    ours = summaries[summaries["device"] != EXTERNAL].drop_duplicates(PLACE)
     table = with_planned(ours[[*IDENTITY, *MEASURED]], given)
     places = list(zip(table["cohort"], table["variant"]))
     for name, quantity in PAPER.items():

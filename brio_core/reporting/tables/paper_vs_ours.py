@@ -9,9 +9,8 @@ from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_numbers
-from brio_core.reporting.results import REFERENCE, cohort_title, ordered, read_summaries
+from brio_core.reporting.results import PLACE, REFERENCE, cohort_title, ordered, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, plural
-from brio_core.reporting.tables.checkpoints import PLACE
 
 OUTPUT = {
     "files": ["summaries", "block_lengths", "inclusion", "participants"],
@@ -49,32 +48,35 @@ def make(given: Given) -> tuple[pd.DataFrame, Table, Table]:
 
 def compare(given: Given) -> pd.DataFrame:
     """All numbers of the paper, with ours where there is one; scores are in %, as in the paper."""
-    summaries = read_summaries(given.files["summaries"])
-    index = summaries.drop_duplicates(PLACE).set_index(PLACE)
+    index = read_variants(given.files["summaries"])
     lengths = read_block_lengths(given.files["block_lengths"])
     cohorts = read_cohorts(given.files["inclusion"], given.files["participants"])
     people = {cohort.name: cohort.statistics for cohort in cohorts}
-    rows = []
-    for _, number in paper_numbers().iterrows():
-        key = (number["cohort"], number["protocol"], number["variant"])
+
+    def ours(number: pd.Series) -> Estimate:
+        key = tuple(number[name] for name in PLACE)
         if number["table"] == "datasets":
-            ours = _cohort_number(people.get(number["cohort"]), number["quantity"])
-        elif key not in index.index:
-            ours = NOTHING
-        elif number["quantity"].startswith("block_length"):
-            ours = _block_length(lengths.get(key[:2]), number["quantity"], key[2])
-        elif number["quantity"] in COSTS:
-            cost = index.loc[key, COSTS[number["quantity"]]]
-            ours = Estimate(cost, math.nan, math.nan)
-        else:
-            ours = _score(index.loc[key], number["quantity"])
-        is_spread = number["quantity"] == "auc_sd" and key in index.index
-        spread = [
-            100 * float(index.loc[key, f"{SAMPLING}_{end}"]) if is_spread else math.nan
-            for end in ("low", "high")
-        ]
-        rows.append(_row(number, ours) | dict(zip(("sampling_low", "sampling_high"), spread)))
-    return pd.DataFrame(rows)
+            return _cohort_number(people.get(number["cohort"]), number["quantity"])
+        if key not in index.index:
+            return NOTHING
+        if number["quantity"].startswith("block_length"):
+            return _block_length(lengths.get(key[:2]), number["quantity"], key[2])
+        if number["quantity"] in COSTS:
+            return NOTHING._replace(value=index.loc[key, COSTS[number["quantity"]]])
+        return _score(index.loc[key], number["quantity"])
+
+    table = paper_numbers().copy()
+    found = pd.DataFrame([ours(number) for _, number in table.iterrows()], dtype=float)
+    table["ours"], table["difference"] = found["value"], found["value"] - table["paper"]
+    table["low"], table["high"] = found["low"], found["high"]
+    inside = table["paper"].between(table["low"], table["high"])
+    table["contains"] = inside.map({True: "yes", False: "no"}).where(found.notna().all(axis=1), "")
+    table["status"] = found["value"].isna().map({True: NOT_RUN, False: "run"})
+    keys = pd.MultiIndex.from_frame(table[PLACE])
+    for end in ("low", "high"):
+        sampling = 100 * index[f"{SAMPLING}_{end}"].reindex(keys).to_numpy()
+        table[f"sampling_{end}"] = pd.Series(sampling).where(table["quantity"] == "auc_sd")
+    return table
 
 
 def _score(row: pd.Series, quantity: str) -> Estimate:
@@ -99,21 +101,6 @@ def _cohort_number(cohort: dict | None, quantity: str) -> Estimate:
         return NOTHING
     value = round(float(cohort[quantity]), 2)
     return Estimate(value, value, value)
-
-
-def _row(number: pd.Series, ours: Estimate) -> dict:
-    missing = math.isnan(ours.value)
-    known = not missing and not math.isnan(ours.low)
-    inside = "yes" if known and ours.low <= number["paper"] <= ours.high else "no"
-    return {
-        **number.to_dict(),
-        "ours": ours.value,
-        "difference": ours.value - number["paper"],
-        "low": ours.low,
-        "high": ours.high,
-        "contains": inside if known else "",
-        "status": NOT_RUN if missing else "run",
-    }
 
 
 def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Table:

@@ -6,7 +6,14 @@ from brio_core.evaluation.intervals import mean_of_repeats
 from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.blocks import by_group, pairs
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import IDENTITY, PERMUTED, in_paper_order, ordered, read_summaries
+from brio_core.reporting.results import (
+    IDENTITY,
+    PERMUTED,
+    PLACE,
+    in_paper_order,
+    ordered,
+    read_summaries,
+)
 from brio_core.reporting.table import Cell, Table, plural, with_interval
 from brio_core.reporting.tables.results import spans
 from brio_core.system.errors import BrioError
@@ -55,7 +62,7 @@ def permuted_rows(summaries: pd.DataFrame) -> pd.DataFrame:
     """
     base = summaries["protocol"].map(lambda name: PERMUTED.fullmatch(name)[1])
     rows = []
-    groups = summaries.assign(protocol=base).groupby(["cohort", "protocol", "variant"], sort=False)
+    groups = summaries.assign(protocol=base).groupby(PLACE, sort=False)
     for _, part in groups:
         value, low, high = _mean_of_permutations(part)
         first = part.iloc[0]

@@ -6,9 +6,9 @@ import pandas as pd
 
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import in_paper_order, read_meta, read_sites, read_summaries
+from brio_core.reporting.results import PLACE, in_paper_order, read_meta, read_sites, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, percent, points
-from brio_core.reporting.tables.checkpoints import PLACE, choices, differences
+from brio_core.reporting.tables.checkpoints import choices, differences
 
 OUTPUT = {"files": ["summaries", "sites", "runs"], "page": "training", "options": ["names"]}
 
@@ -45,8 +45,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     not exist.
     """
     names = given.entry.get("names", ["method", "variant"])
-    scores = read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
-    scores = scores.set_index(PLACE)["auc_mean"]
+    scores = read_variants(given.files["summaries"])["auc_mean"]
     # Averaged over seeds already.
     by_fold = read_sites(given.files["sites"]).set_index([*PLACE, "fold"])["auc"].sort_index()
     planned = given.planned.get("variants", [])
