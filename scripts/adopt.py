@@ -13,7 +13,7 @@ from brio_core.system import cli
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--predictions", type=Path, required=True, metavar="CSV")
-    parser.add_argument("--split", type=Path, required=True, metavar="JSON")
+    parser.add_argument("--split", dest="split_file", type=Path, required=True, metavar="JSON")
     parser.add_argument("--checksum", required=True, help="that of the split, or its beginning")
     parser.add_argument("--variant", required=True, help="short name, used in paths")
     parser.add_argument("--label", required=True, help="name in tables")
@@ -24,16 +24,7 @@ def main() -> None:
 
     from brio_core.reporting.external import adopt
 
-    adopt(
-        arguments.predictions,
-        arguments.split,
-        arguments.checksum,
-        arguments.variant,
-        arguments.label,
-        arguments.group,
-        arguments.seed,
-        arguments.out_dir,
-    )
+    adopt(**vars(arguments))
 
 
 if __name__ == "__main__":

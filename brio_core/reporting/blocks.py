@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import PROTOCOLS, in_paper_order, ordered, place_title
-from brio_core.reporting.table import NOT_RUN, Cell, Row
+from brio_core.reporting.results import PROTOCOLS, SCORES, in_paper_order, ordered, place_title
+from brio_core.reporting.table import NOT_RUN, Cell, Row, best, heading, is_best, with_sd
 
 VARIANT_WORDS = ("variant", "method", "label", "group")
 COUNTS = ("seeds", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
@@ -29,7 +29,7 @@ def by_cohort(
     for cohort, protocol in pairs(rows, given):
         own = part_of(rows, cohort, protocol)
         title = place_title(given.datasets, cohort, protocol)
-        lines.append(_heading(title if len(own) else f"{title}: {NOT_RUN}"))
+        lines.append(heading(title if len(own) else f"{title}: {NOT_RUN}"))
         if len(own):
             lines += _lines(own, variants(own, given), columns, cells)
             lines += after(own)
@@ -37,28 +37,29 @@ def by_cohort(
 
 
 def by_group(
-    rows: pd.DataFrame, given: Given, columns: Sequence[str], cells: Cells
+    rows: pd.DataFrame,
+    given: Given,
+    columns: Sequence[str],
+    cells: Callable[[pd.Series], list[Cell]],
 ) -> tuple[Row, ...]:
-    """The groups of the paper one below the other, each with its variants."""
-    lines = []
-    for group, methods in variants(rows, given).groupby("group", sort=False):
-        lines += [_heading(group), *_lines(rows, methods, columns, cells)]
-    return tuple(lines)
+    """The groups of the paper one below the other, cohorts and protocols beside each other.
 
-
-def across(
-    places: Sequence[tuple[str, str]], width: int, cells: Callable[[tuple, pd.Series], list[Cell]]
-) -> Cells:
-    """Cells of cohorts and protocols beside each other; ``width`` of them from each one's row."""
+    ``cells`` makes the cells of a variant from its row for one cohort and protocol.
+    """
+    places = pairs(rows, given)
+    width = (len(columns) - 1) // max(len(places), 1)
 
     def every(own: pd.DataFrame) -> list[Cell]:
         found = []
         for place in places:
             here = part_of(own, *place)
-            found += [Cell(NOT_RUN)] * width if here.empty else cells(place, here.iloc[0])
+            found += [Cell(NOT_RUN)] * width if here.empty else cells(here.iloc[0])
         return found
 
-    return every
+    lines = []
+    for group, methods in variants(rows, given).groupby("group", sort=False):
+        lines += [heading(group), *_lines(rows, methods, columns, every)]
+    return tuple(lines)
 
 
 def _lines(rows: pd.DataFrame, methods: pd.DataFrame, columns: Sequence[str], cells: Cells):
@@ -68,8 +69,18 @@ def _lines(rows: pd.DataFrame, methods: pd.DataFrame, columns: Sequence[str], ce
         yield Row((Cell(method["label"]), *found))
 
 
-def _heading(text: str) -> Row:
-    return Row((Cell(text),), heading=True)
+def scored(rows: pd.DataFrame) -> Callable[[pd.Series], list[Cell]]:
+    """Cells for the scores of one of ``rows``; the highest of its cohort and protocol are bold."""
+
+    def cells(row: pd.Series) -> list[Cell]:
+        found = []
+        for score in SCORES:
+            rivals = part_of(rows, row["cohort"], row["protocol"])[f"{score}_mean"].tolist()
+            mean, sd = row[f"{score}_mean"], row[f"{score}_sd"]
+            found.append(with_sd(mean, sd, is_best(mean, best(rivals))))
+        return found
+
+    return cells
 
 
 def variants(rows: pd.DataFrame, given: Given) -> pd.DataFrame:

@@ -78,16 +78,3 @@ def _read(kind: str, path: Path) -> Output:
             values = {key: tuple(v) if isinstance(v, list) else v for key, v in found.items()}
             return Output(kind, path.stem, str(path.relative_to(ROOT)), **values)
     raise ValueError(f"{path} has no OUTPUT, from which the catalogue would know it; write one")
-
-
-def as_markdown() -> str:
-    """The catalogue as lists, for the manual."""
-    lines = []
-    for kind in KINDS:
-        lines += [f"### {kind.capitalize()}", ""]
-        for name, output in catalogue(kind).items():
-            options = f" Options: {', '.join(f'`{key}`' for key in output.options)}."
-            text = f"- `{name}`: {output.title or 'the title of the experiment'}."
-            lines.append(text + (options if output.options else ""))
-        lines.append("")
-    return "\n".join(lines)

@@ -53,6 +53,11 @@ class Diagnostics:
         parts = [read_table(path, ("variant", "seed", "fold"), NUMBERS[name]) for path in paths]
         return pd.concat(parts, ignore_index=True)
 
+    def identity(self, variant: str) -> dict[str, str]:
+        """The columns that name a variant in a table."""
+        names = {key: self.variants[variant][key] for key in ("method", "label", "group")}
+        return {"cohort": self.cohort, "protocol": self.protocol, "variant": variant} | names
+
     def without_guidance(self) -> dict[float, str]:
         """Variants of BRIO w/o QG by alignment strength, in increasing order."""
         return dict(sorted(

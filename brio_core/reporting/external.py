@@ -9,8 +9,6 @@ from brio_core.reporting.results import EXTERNAL, PREDICTION_COLUMNS, read_table
 from brio_core.system.errors import BrioError
 from brio_core.system.files import write_json, write_text
 
-COLUMNS = ("subject", "fold")
-
 
 def adopt(
     predictions: str | Path,
@@ -32,19 +30,11 @@ def adopt(
         )
     table = tested_rows(predictions, split)
     folder = Path(out_dir)
-    meta = {
-        **{key: split[key] for key in ("cohort", "protocol")},
-        "variant": variant,
-        "method": variant,
-        "label": label,
-        "group": group,
-        "seed": seed,
-        "hyperparameters": {},
-        "split_checksum": split["checksum"],
-        "device": EXTERNAL,
-        "folds": [{"name": fold["name"]} for fold in split["folds"]],
-        "external": str(predictions),
-    }
+    meta = {key: split[key] for key in ("cohort", "protocol")}
+    meta |= {"variant": variant, "method": variant, "label": label, "group": group, "seed": seed}
+    meta |= {"hyperparameters": {}, "split_checksum": split["checksum"], "device": EXTERNAL}
+    meta["folds"] = [{"name": fold["name"]} for fold in split["folds"]]
+    meta["external"] = str(predictions)
     write_text(folder / "predictions.csv", table.to_csv(index=False, lineterminator="\n"))
     write_json(folder / "meta.json", meta)
 
@@ -54,7 +44,7 @@ def tested_rows(predictions: str | Path, split: dict) -> pd.DataFrame:
 
     Site and label come from the split: an external file need not have them, and cannot change them.
     """
-    table = read_table(predictions, COLUMNS, ("logit",), ours=False)
+    table = read_table(predictions, ("subject", "fold"), ("logit",), ours=False)
     if "split" in table.columns:
         table = table[table["split"] == "test"]
     found = table.set_index(["subject", "fold"])["logit"]

@@ -33,6 +33,7 @@ PART_COLOURS = {
 }  # fmt: skip
 CLASS_COLOURS = ("#9ecae1", "#0072B2")
 MARKERS = "osD^vPX*<>hp"
+DASHES = (0, (4, 3))
 
 matplotlib.rcParams.update(
     {
@@ -113,6 +114,41 @@ def group_legend(figure: Figure, groups: Sequence[str]) -> None:
             for name in names
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(names) > 4 else 4)
+
+
+def legend_below(figure: Figure, axis: Axes, **options: Any) -> None:
+    """Name what is drawn in ``axis`` below the figure, side by side."""
+    handles, labels = axis.get_legend_handles_labels()
+    options = {"ncols": len(labels)} | options
+    figure.legend(handles, labels, loc="outside lower center", **options)
+
+
+def rows_down(axis: Axes, names: Sequence[str]) -> None:
+    """Name rows 0, 1, … of a panel that are read from top to bottom."""
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(axis="x")
+
+
+def beside(axis: Axes, text: str, place: tuple, offset: tuple, **style: Any) -> None:
+    """A small text at some points from a place in data."""
+    style = {"fontsize": 6.5, "textcoords": "offset points"} | style
+    axis.annotate(text, place, offset, **style)
+
+
+def equal_axes(axis: Axes, highest: float) -> None:
+    """Both axes from zero to ``highest``, with a dashed line where both are equal."""
+    axis.plot([0, highest], [0, highest], color=FAINT, linewidth=0.9, linestyle=DASHES)
+    axis.set_xlim(0, highest)
+    axis.set_ylim(0, highest)
+    axis.grid()
+
+
+def error_bars(rows: pd.DataFrame, score: str) -> list[pd.Series]:
+    """How far the interval of a score reaches below and above its mean."""
+    mean, low, high = (rows[f"{score}_{end}"] for end in ("mean", "low", "high"))
+    return [(mean - low).clip(lower=0), (high - mean).clip(lower=0)]
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options):

@@ -30,19 +30,19 @@ SCORES = ("auc", "acc")
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
 PREDICTION_COLUMNS = ("subject", "site", "fold", "split", "label", "logit")
+MEASURED = ("epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb")
+# What a machine took is no result: tables of results leave these out.
+COSTS = (*MEASURED, "device")
 SUMMARY_NUMBERS = (
     "seeds", "folds", "left_out", "subjects", "sites",
     *(f"{score}_{what}" for score in ("auc", "acc") for what in (
         "mean", "sd", "low", "high", "sites_low", "sites_high", "sd_low", "sd_high")),
     "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
     "pooled_auc", "pooled_auc_low", "pooled_auc_high",
-    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "parameters",
-)  # fmt: skip
-# What a machine took is no result: tables of results leave these out.
-COSTS = (
-    "epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_memory_gb", "device",
+    *MEASURED, "parameters",
 )  # fmt: skip
 IDENTITY = ("cohort", "protocol", "variant", "method", "label", "group")
+PLACE = ["cohort", "protocol", "variant"]
 META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
@@ -123,6 +123,11 @@ def run_record(folder: str | Path) -> dict:
     }
 
 
+def read_hyperparameters(folders: Sequence[str | Path]) -> dict[str, dict]:
+    """What the variants of runs were trained with."""
+    return {meta["variant"]: meta["hyperparameters"] for meta in map(read_meta, folders)}
+
+
 def read_run(folder: str | Path) -> Run:
     """A run with its test predictions, one row per subject."""
     path = Path(folder) / "predictions.csv"
@@ -159,6 +164,11 @@ def read_summaries(paths: Sequence[str | Path]) -> pd.DataFrame:
     return in_paper_order(pd.concat(tables, ignore_index=True))
 
 
+def read_variants(paths: Sequence[str | Path]) -> pd.DataFrame:
+    """The same by cohort, protocol and variant, also where several experiments have a variant."""
+    return read_summaries(paths).drop_duplicates(PLACE).set_index(PLACE)
+
+
 def read_sites(paths: Sequence[str | Path]) -> pd.DataFrame:
     """The long table: one row per variant and test fold, of several files."""
     numbers = ("n", "positives", *MEASURES)
@@ -184,6 +194,13 @@ def ordered(values: Iterable[str], first: Sequence[str] = ()) -> list[str]:
     """Distinct values in order of appearance, those of ``first`` before the others."""
     distinct = list(dict.fromkeys(values))
     return [v for v in first if v in distinct] + [v for v in distinct if v not in first]
+
+
+def fold_names(rows: pd.DataFrame, ending: str = "") -> str:
+    """What the test folds of all protocols in ``rows`` are called."""
+    names = {"loso": "held-out site", "id": "test fold"}
+    protocols = ordered(rows["protocol"], tuple(names))
+    return " or ".join(names.get(one, "fold") + ending for one in protocols)
 
 
 def class_names(dataset: dict) -> tuple[str, str]:

@@ -7,19 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from brio_core.evaluation.intervals import (
-    auc_interval,
-    averaging_share,
-    mean_intervals,
-    resampling_weights,
-)
-from brio_core.evaluation.scores import MEASURES, FoldScores, score_folds
-from brio_core.evaluation.site_statistics import (
-    mean_over_sites,
-    resampled_sites,
-    sampling_spread,
-    sd_over_sites,
-)
+from brio_core.evaluation import intervals, site_statistics
+from brio_core.evaluation.scores import MEASURES, Estimate, FoldScores, score_folds
 from brio_core.reporting.results import IDENTITY, Run, in_paper_order, read_run
 from brio_core.system.errors import BrioError
 
@@ -50,15 +39,9 @@ def by_variant(runs: list[Run]) -> list[Variant]:
         logits = [run.test.set_index("subject")["logit"].loc[first["subject"]] for run in seeds]
         # A deterministic method says the same with every seed, which is one result, not several.
         different = np.sort(np.unique(logits, axis=0, return_index=True)[1])
-        found.append(
-            Variant(
-                [run.meta for run in seeds],
-                first["fold"].to_numpy(),
-                first["label"].to_numpy(int),
-                first["site"].nunique(),
-                np.stack(logits)[different],
-            )
-        )
+        tested = first["fold"].to_numpy(), first["label"].to_numpy(int), first["site"].nunique()
+        metas = [run.meta for run in seeds]
+        found.append(Variant(metas, *tested, np.stack(logits)[different]))
     return found
 
 
@@ -67,32 +50,20 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     variants = by_variant([read_run(folder) for folder in folders])
     fold, label = variants[0].fold, variants[0].label
     words = (variants[0].meta["cohort"], variants[0].meta["protocol"])
-    weights = resampling_weights(fold, label, words)
+    weights = intervals.resampling_weights(fold, label, words)
     rows, folds = [], []
     for one in variants:
         logits = one.logits
         scores = score_folds(fold, label, logits)
-        auc, acc = mean_intervals(fold, label, logits, weights)
-        pooled = auc_interval(label, logits)
+        auc, acc = intervals.mean_intervals(fold, label, logits, weights)
         identity = {key: one.meta[key] for key in IDENTITY}
-        rows.append(
-            {
-                "experiment": experiment,
-                **identity,
-                "seeds": len(logits),
-                "folds": int(scores.usable.sum()),
-                "left_out": int((~scores.usable).sum()),
-                "subjects": len(label),
-                "sites": one.sites,
-                **_mean("auc", scores, auc, words),
-                **_mean("acc", scores, acc, words),
-                **_spread(one, scores, words),
-                "pooled_auc": pooled.value,
-                "pooled_auc_low": pooled.low,
-                "pooled_auc_high": pooled.high,
-                **_cost(one.metas),
-            }
-        )
+        row = {"experiment": experiment, **identity, "seeds": len(logits)}
+        row |= {"folds": int(scores.usable.sum()), "left_out": int((~scores.usable).sum())}
+        row |= {"subjects": len(label), "sites": one.sites}
+        row |= _mean("auc", scores, auc, words) | _mean("acc", scores, acc, words)
+        row |= _columns("auc_sd_sampling", _spread(one, scores, words))
+        row |= _columns("pooled_auc", intervals.auc_interval(label, logits))
+        rows.append(row | _cost(one.metas))
         columns = {"n": scores.n, "positives": scores.positives}
         columns |= {name: getattr(scores, name) for name in MEASURES}
         folds.append(pd.DataFrame({**identity, "fold": scores.fold, **columns}))
@@ -102,31 +73,31 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     return in_paper_order(table), in_paper_order(pd.concat(folds, ignore_index=True))
 
 
-def _mean(name: str, scores: FoldScores, subjects, words: tuple) -> dict:
+def _mean(name: str, scores: FoldScores, subjects: Estimate, words: tuple) -> dict:
     """Mean and deviation over folds; their intervals over the same folds, and over other ones."""
     mean, sd = scores.mean_and_sd(name)
     values = getattr(scores, name)[scores.usable]
-    chosen = resampled_sites(max(len(values), 1), words)
-    sites, deviation = mean_over_sites(values, chosen), sd_over_sites(values, chosen)
-    return {
-        f"{name}_mean": mean,
-        f"{name}_sd": sd,
-        f"{name}_low": subjects.low,
-        f"{name}_high": subjects.high,
-        f"{name}_sites_low": sites.low,
-        f"{name}_sites_high": sites.high,
-        f"{name}_sd_low": deviation.low,
-        f"{name}_sd_high": deviation.high,
-    }
+    chosen = site_statistics.resampled_sites(max(len(values), 1), words)
+    sites, deviation = (
+        site_statistics.mean_over_sites(values, chosen),
+        site_statistics.sd_over_sites(values, chosen),
+    )
+    row = {f"{name}_mean": mean, f"{name}_sd": sd}
+    for what, found in ((name, subjects), (f"{name}_sites", sites), (f"{name}_sd", deviation)):
+        row |= {f"{what}_low": found.low, f"{what}_high": found.high}
+    return row
 
 
-def _spread(one: Variant, scores: FoldScores, words: tuple) -> dict:
+def _columns(name: str, found: Estimate) -> dict:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def _spread(one: Variant, scores: FoldScores, words: tuple) -> Estimate:
+    """How much sites of these sizes would differ by sampling alone."""
     positives, n = scores.positives[scores.usable], scores.n[scores.usable]
-    share = averaging_share(one.label, one.logits, one.fold)
+    share = intervals.averaging_share(one.label, one.logits, one.fold)
     auc = scores.mean_and_sd("auc")[0]
-    spread = sampling_spread(auc, positives, n - positives, words, share)
-    name = "auc_sd_sampling"
-    return {name: spread.value, f"{name}_low": spread.low, f"{name}_high": spread.high}
+    return site_statistics.sampling_spread(auc, positives, n - positives, words, share)
 
 
 def _cost(metas: list[dict]) -> dict:

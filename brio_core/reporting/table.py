@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 NOT_RUN = "not run"
 NONE = "–"
@@ -43,19 +43,20 @@ class Table:
     left: tuple[int, ...] = (0,)
     folded: bool = False
 
-    def as_dict(self) -> dict:
-        """For JSON; the overview page reads it back."""
-        return asdict(self)
-
     @classmethod
     def of(cls, value: dict) -> "Table":
-        """The table that :meth:`as_dict` gave."""
+        """The table whose fields :func:`dataclasses.asdict` gave, for JSON."""
         rows = [
             Row(tuple(Cell(**cell) for cell in row["cells"]), row["heading"])
             for row in value["rows"]
         ]
         lists = {key: tuple(one) for key, one in value.items() if isinstance(one, list)}
         return cls(**{**value, **lists, "rows": tuple(rows)})
+
+
+def heading(text: str) -> Row:
+    """A line that names what follows."""
+    return Row((Cell(text),), heading=True)
 
 
 def percent(value: float) -> str:

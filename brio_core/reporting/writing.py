@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +22,7 @@ def write_table(
     write_text(f"{prefix}.csv", rows.to_csv(index=False))
     write_text(f"{prefix}.md", markdown(printed or table))
     write_text(f"{prefix}.tex", latex(table, Path(prefix).name))
-    write_json(f"{prefix}.json", table.as_dict())
+    write_json(f"{prefix}.json", asdict(table))
 
 
 def markdown_text(text: str) -> str:

@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from brio_core.reporting.catalogue import FILES, KINDS, Output, as_markdown, catalogue
+from brio_core.reporting.catalogue import FILES, KINDS, Output, catalogue
 from tests.reporting.standins import ROOT, run_program
 
 OUTPUTS = [output for kind in KINDS for output in catalogue(kind).values()]
@@ -46,12 +46,6 @@ def test_data_are_shown_before_training():
     tables = {("tables", name) for name in ("cohorts", "datasets", "sites")}
     assert early == tables | {("figures", name) for name in ("block_length", "cohort", "sites")}
     assert not Output("tables", "x", "x.py").before_training, "a drawing of nothing shows no data"
-
-
-def test_the_list_for_the_manual_names_everything():
-    text = as_markdown()
-    assert all(f"- `{one.name}`: " in text for one in OUTPUTS)
-    assert "`first_epochs`" in text
 
 
 def test_an_unknown_name_is_refused():

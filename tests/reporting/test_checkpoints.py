@@ -141,15 +141,6 @@ def test_epochs_that_could_not_be_chosen_do_not_count(tmp_path):
     assert crossed["irm"] == pytest.approx(0.9)
 
 
-def test_a_run_of_an_older_version_is_named(tmp_path):
-    folder = write_trained(tmp_path, "gin", [CUT] * 3)
-    meta = json.loads((folder / "meta.json").read_text())
-    del meta["folds"][1]["first_epoch"]
-    (folder / "meta.json").write_text(json.dumps(meta))
-    with pytest.raises(BrioError, match=f"{folder}/meta.json does not say"):
-        checkpoint_table(tmp_path, [folder])
-
-
 def test_a_fold_with_one_usable_validation_site_has_nothing_to_cross(tmp_path):
     single = [0.1, 0.2, 0.9], [None] * 3
     folder = write_trained(tmp_path, "gin", [single, single, CUT])

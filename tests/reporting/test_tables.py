@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 
 import pandas as pd
 import pytest
@@ -143,7 +144,7 @@ def test_markdown_is_a_table_of_equal_width(results):
 def test_a_table_can_be_read_back(results):
     table = Table.of(json.loads((results / "tables/main.json").read_text()))
     assert markdown(table) == (results / "tables/main.md").read_text()
-    assert json.loads(json.dumps(table.as_dict())) == json.loads(
+    assert json.loads(json.dumps(asdict(table))) == json.loads(
         (results / "tables/main.json").read_text()
     )
 

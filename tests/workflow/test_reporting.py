@@ -70,10 +70,10 @@ def test_the_tables_of_the_paper_have_its_methods_in_its_order():
     paper = load(yaml.safe_load((ROOT / "config/paper.yaml").read_text()))
     for protocol in ("loso", "id"):
         words = planned(paper, "tables", f"main-{protocol}")
-        with open(ROOT / f"config/paper/table_{protocol}.csv", newline="") as stream:
-            numbers = list(csv.DictReader(stream))
+        with open(ROOT / "config/paper/numbers.csv", newline="") as stream:
+            numbers = [row for row in csv.DictReader(stream) if row["table"] == protocol]
         assert [cohort for cohort, _ in words["pairs"]] == list(
-            dict.fromkeys(row["setting"] for row in numbers)
+            dict.fromkeys(row["cohort"] for row in numbers)
         )
         gcn = next(one for one in words["variants"] if one["variant"] == "gcn")
         done = {"cohort": "abide-cc200", "protocol": protocol, "auc_mean": 0.6, "auc_sd": 0.1,
@@ -165,8 +165,8 @@ def test_the_papers_numbers_and_the_settings_are_part_of_every_run(finished):
 
 
 def test_a_changed_number_of_the_paper_reruns_no_training(after_demo):
-    path = after_demo.folder / "config/paper/table_loso.csv"
-    path.write_text(path.read_text() + "loso,GCN,demo,auc,50.0,1.0\n")
+    path = after_demo.folder / "config/paper/numbers.csv"
+    path.write_text(path.read_text() + "loso,demo,loso,gcn,GCN,auc_mean,%,50.0\n")
     jobs = after_demo.plan()
-    tables = {("table", "datasets"), ("table", "paper_vs_ours")}
+    tables = {("table", name) for name in ("datasets", "efficiency", "paper_vs_ours")}
     assert jobs == {*tables, ("index",), ("all",)}

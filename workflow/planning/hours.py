@@ -17,7 +17,7 @@ from workflow.planning.files import ConfigurationError
 from workflow.planning.paths import Run
 from workflow.planning.runs import experiment_runs
 
-PAPER = ROOT / "config" / "paper" / "table_datasets.csv"
+PAPER = ROOT / "config" / "paper" / "numbers.csv"
 # Row of the table of times with what every run takes beside training in a warm process.
 START = "start of a run"
 ID_FOLDS = 10
@@ -80,10 +80,9 @@ def cohort_size(cohort: str, results: Path) -> Size | None:
             sites = [row["site"] for row in csv.DictReader(stream, delimiter="\t")]
         return Size(len(sites), len(set(sites)))
     with open(PAPER, newline="", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            if cohort in [f"{row['dataset']}-{name}" for name in row["parcellations"].split(";")]:
-                return Size(int(row["samples"]), int(row["sites"]))
-    return None
+        rows = [row for row in csv.DictReader(stream) if row["table"] == "datasets"]
+    known = {row["quantity"]: row["paper"] for row in rows if row["cohort"] == cohort}
+    return Size(int(known["samples"]), int(known["sites"])) if known else None
 
 
 def estimate(

@@ -4,14 +4,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.reporting import plotting
+from brio_core.reporting import plotting, results
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    cohort_title,
-    ordered,
-    read_meta,
-    read_summaries,
-)
 
 OUTPUT = {
     "files": ["summaries", "runs"],
@@ -26,37 +20,31 @@ CHANCE = 0.5
 
 def draw(given: Given) -> plotting.Drawing:
     """A panel for AUC and one for accuracy; variants of a cohort stand side by side."""
-    rows, datasets = read_summaries(given.files["summaries"]), given.datasets
-    metas = map(read_meta, given.files["runs"])
-    hyperparameters = {meta["variant"]: meta["hyperparameters"] for meta in metas}
+    rows = results.read_summaries(given.files["summaries"])
+    hyperparameters = results.read_hyperparameters(given.files["runs"])
     # BRIO stands last, as in the paper.
     parts = [*plotting.PART_COLOURS, "none"]
-    variants = sorted(
-        ordered(rows["variant"]), key=lambda name: parts.index(hyperparameters[name]["without"])
-    )
-    cohorts = ordered(rows["cohort"])
+    place_of = {name: parts.index(one["without"]) for name, one in hyperparameters.items()}
+    variants = sorted(results.ordered(rows["variant"]), key=place_of.__getitem__)
+    cohorts = results.ordered(rows["cohort"])
+    titles = {one: results.cohort_title(given.datasets, one) for one in cohorts}
     single = len(cohorts) == 1
     shape = (1, 2) if single else (2, 1)
     figure, axes = plotting.new_figure(plotting.PAGE, 2.4 if single else 4.2, *shape)
     for axis, (score, name) in zip(axes.flat, SCORES.items()):
         for number, variant in enumerate(variants):
             own = rows[rows["variant"] == variant].set_index("cohort").reindex(cohorts)
-            colour = plotting.variant_colour(
-                own["group"].dropna().iloc[0], hyperparameters[variant]
-            )
             place = np.arange(len(cohorts)) + 0.16 * (number - (len(variants) - 1) / 2)
-            _bars(axis, place, own, score, colour, own["label"].dropna().iloc[0])
+            _bars(axis, place, own, score, hyperparameters[variant])
         axis.axhline(CHANCE, color=plotting.FAINT, linewidth=0.9)
-        axis.set_xticks(range(len(cohorts)), [cohort_title(datasets, one) for one in cohorts])
+        axis.set_xticks(range(len(cohorts)), list(titles.values()))
         axis.tick_params(axis="x", length=0)
         axis.set_xlim(-0.55, len(cohorts) - 0.45)
         axis.set_ylabel(name)
         axis.grid(axis="y")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    plotting.legend_below(figure, axes.flat[0])
     numbers = "; ".join(
-        f"{row['label']}, {cohort_title(datasets, row['cohort'])}: {row['auc_mean']:.3f} and "
-        f"{row['acc_mean']:.3f}"
+        f"{row['label']}, {titles[row['cohort']]}: {row['auc_mean']:.3f} and {row['acc_mean']:.3f}"
         for _, row in rows.iterrows()
     )
     return plotting.Drawing(
@@ -69,15 +57,17 @@ def draw(given: Given) -> plotting.Drawing:
     )
 
 
-def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, colour: str, label: str):
+def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, hyperparameters: dict):
+    group, label = (rows[name].dropna().iloc[0] for name in ("group", "label"))
     mean = rows[f"{score}_mean"].to_numpy()
-    low, high = rows[f"{score}_low"].to_numpy(), rows[f"{score}_high"].to_numpy()
     axis.bar(
-        place, mean - CHANCE, 0.145, bottom=CHANCE, color=colour, label=label,
-        yerr=np.clip([mean - low, high - mean], 0, None), ecolor=plotting.INK,
-        error_kw={"elinewidth": 0.8},
+        place, mean - CHANCE, 0.145, bottom=CHANCE, label=label,
+        color=plotting.variant_colour(group, hyperparameters),
+        yerr=plotting.error_bars(rows, score), ecolor=plotting.INK, error_kw={"elinewidth": 0.8},
     )  # fmt: skip
     for x, value in zip(place, mean):
         if np.isfinite(value):
-            axis.annotate(f"{100 * value:.0f}", (x, CHANCE), (0, 3), textcoords="offset points",
-                          ha="center", fontsize=5.5, color="white")  # fmt: skip
+            text = f"{100 * value:.0f}"
+            plotting.beside(
+                axis, text, (x, CHANCE), (0, 3), ha="center", fontsize=5.5, color="white"
+            )

@@ -7,17 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.reporting import plotting
+from brio_core.reporting import plotting, results
+from brio_core.reporting.blocks import part_of
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    PROTOCOLS,
-    cohort_title,
-    ordered,
-    place_title,
-    protocol_title,
-    read_sites,
-    read_summaries,
-)
 
 OUTPUT = {
     "files": ["summaries", "sites"],
@@ -44,11 +36,15 @@ DENSE = Style(numbers=False, row=0.19, point=(2.5, 5), mean=("|", 5.0), bar=1.6,
 
 def draw(given: Given) -> plotting.Drawing:
     """Panels are protocols by cohorts; a single cohort has its protocols side by side."""
-    rows, folds = read_summaries(given.files["summaries"]), read_sites(given.files["sites"])
+    rows = results.read_summaries(given.files["summaries"])
+    folds = results.read_sites(given.files["sites"])
     datasets = given.datasets
-    cohorts, protocols = ordered(rows["cohort"]), ordered(rows["protocol"], tuple(PROTOCOLS))
+    cohorts = results.ordered(rows["cohort"])
+    protocols = results.ordered(rows["protocol"], tuple(results.PROTOCOLS))
     methods = rows.drop_duplicates("variant").reset_index(drop=True)
-    height = _heights(methods["group"].tolist())
+    # A little air between groups.
+    steps = [0.0] + [1.0 if a == b else 1.3 for a, b in pairwise(methods["group"])]
+    height = np.cumsum(steps).tolist()
     single = len(cohorts) == 1
     shape = (1, len(protocols)) if single else (len(protocols), len(cohorts))
     style = ROOMY if shape[1] <= 2 else DENSE
@@ -59,19 +55,15 @@ def draw(given: Given) -> plotting.Drawing:
     for (row, column), axis in np.ndenumerate(axes):
         cohort = cohorts[0 if single else column]
         protocol = protocols[column if single else row]
-        name = protocol_title(protocol).capitalize()
+        name = results.protocol_title(protocol).capitalize()
         if single:
             axis.set_title(name)
         else:
-            axis.set_title(cohort_title(datasets, cohort) if row == 0 else "", fontsize=style.title)
+            title = results.cohort_title(datasets, cohort)
+            axis.set_title(title if row == 0 else "", fontsize=style.title)
             axis.set_ylabel(name if column == 0 else "", fontweight="bold")
-        _panel(
-            axis,
-            rows[(rows["cohort"] == cohort) & (rows["protocol"] == protocol)],
-            folds[(folds["cohort"] == cohort) & (folds["protocol"] == protocol)],
-            dict(zip(methods["variant"], height)),
-            style,
-        )
+        own = (part_of(table, cohort, protocol) for table in (rows, folds))
+        _panel(axis, *own, dict(zip(methods["variant"], height)), style)
         axis.set_yticks(height, methods["label"])
         axis.set_ylim(height[-1] + 0.65, -0.65)
         axis.set_xlim(*limits)
@@ -79,35 +71,29 @@ def draw(given: Given) -> plotting.Drawing:
         if row == shape[0] - 1:
             axis.set_xlabel("AUC")
     plotting.group_legend(figure, methods["group"].tolist())
-    units = {"loso": "held-out site", "id": "test fold"}
-    unit = " or ".join(units.get(one, "fold") for one in ordered(rows["protocol"], tuple(units)))
     means = "; ".join(
-        f"{row['label']}, {place_title(datasets, row['cohort'], row['protocol'])}: "
+        f"{row['label']}, {results.place_title(datasets, row['cohort'], row['protocol'])}: "
         f"{row['auc_mean']:.2f}"
         for _, row in rows.iterrows()
     )
     return plotting.Drawing(
         figure,
         f"Dot plot of AUCs per fold, with means and intervals. Means: {means}.",
-        f"Each point is the AUC of one {unit}, averaged over seeds; larger points have more "
-        "subjects. Each bar is the 95 % interval of the mean, and the mark on it is the mean "
-        "(bootstrap of subjects within test fold and class). The dashed line is chance.",
+        f"Each point is the AUC of one {results.fold_names(rows)}, averaged over seeds; larger "
+        "points have more subjects. Each bar is the 95 % interval of the mean, and the mark on it "
+        "is the mean (bootstrap of subjects within test fold and class). The dashed line is "
+        "chance.",
     )
-
-
-def _heights(groups: list[str]) -> list[float]:
-    """Heights of the methods, with a little air between groups."""
-    steps = [0.0] + [1.0 if a == b else 1.3 for a, b in pairwise(groups)]
-    return np.cumsum(steps).tolist()
 
 
 def _panel(
     axis: Axes, rows: pd.DataFrame, folds: pd.DataFrame, height: dict[str, float], style: Style
 ) -> None:
-    axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
+    axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES, zorder=1.5)
     axis.grid(axis="x")
+    corner = {"xycoords": "axes fraction", "fontsize": 7, "color": plotting.FAINT}
     if style.numbers:
-        _beside(axis, (1.0, 1.0), (7, 6), "mean [95 %]", plotting.FAINT, "axes fraction")
+        plotting.beside(axis, "mean [95 %]", (1.0, 1.0), (7, 6), **corner)
     for _, row in rows.iterrows():
         y, colour = height[row["variant"]] - 0.15, plotting.group_colour(row["group"])
         own = folds[folds["variant"] == row["variant"]].dropna(subset="auc").sort_values("auc")
@@ -134,13 +120,8 @@ def _panel(
         )  # fmt: skip
         if style.numbers:
             text = f"{row['auc_mean']:.2f} [{row['auc_low']:.2f}, {row['auc_high']:.2f}]"
-            _beside(axis, (1.0, y + 0.15), (7, -3), text, plotting.INK, ("axes fraction", "data"))
-
-
-def _beside(axis: Axes, place: tuple, offset: tuple, text: str, colour: str, system) -> None:
-    axis.annotate(
-        text, place, offset, xycoords=system, textcoords="offset points", fontsize=7, color=colour
-    )
+            right = {"xycoords": ("axes fraction", "data"), "fontsize": 7}
+            plotting.beside(axis, text, (1.0, y + 0.15), (7, -3), **right)
 
 
 def _offsets(x: np.ndarray, dodge: bool) -> np.ndarray:

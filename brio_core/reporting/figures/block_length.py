@@ -19,10 +19,8 @@ OUTPUT = {
 def draw(given: Given) -> plotting.Drawing:
     """One line per cohort and protocol: estimates as points, used lengths as rings."""
     files = [read_json(path) for path in given.files["block_lengths"]]
-    height = 0.7 + 0.38 * len(files)
-    figure, axes = plotting.new_figure(0.75 * plotting.PAGE, height)
+    figure, axes = plotting.new_figure(0.75 * plotting.PAGE, 0.7 + 0.38 * len(files))
     axis = axes[0, 0]
-    axis.grid(axis="x")
     for y, file in enumerate(files):
         estimates = np.sort([fold["estimate"] for fold in file["folds"]])
         used, folds = np.unique(
@@ -41,11 +39,9 @@ def draw(given: Given) -> plotting.Drawing:
         f"{cohort_title(given.datasets, file['cohort'])},\n{protocol_title(file['protocol'])}"
         for file in files
     ]
-    axis.set_yticks(range(len(files)), names)
-    axis.set_ylim(len(files) - 0.4, -0.6)
+    plotting.rows_down(axis, names)
     longest = max(fold["block_length"] for file in files for fold in file["folds"])
     axis.set_xlim(0, longest + 1.5)
-    axis.tick_params(axis="y", length=0)
     axis.set_xlabel("Block length (frames)")
     figure.legend(loc="outside upper right", ncols=2)
     lengths = "; ".join(

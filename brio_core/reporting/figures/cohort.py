@@ -19,7 +19,8 @@ OUTPUT = {
     "section": "Data",
 }
 
-MOST_REASONS = 8
+# Reasons that are shown, and the letters in a line of one.
+MOST_REASONS, WIDTH = 8, 24
 
 
 def draw(given: Given) -> plotting.Drawing:
@@ -62,17 +63,11 @@ def _sites(axis: Axes, cohort: CohortTables, names: tuple[str, str]) -> None:
         )
         start = start + count
     for y, (end, kept) in enumerate(zip(start, rows["subjects"])):
-        axis.annotate(
-            f"{kept}", (end, y), (3, 0), textcoords="offset points", va="center", fontsize=6.5,
-            color=plotting.INK,
-        )  # fmt: skip
-    axis.set_yticks(place, rows["site"])
-    axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.tick_params(axis="y", length=0)
+        plotting.beside(axis, f"{kept}", (end, y), (3, 0), va="center")
+    plotting.rows_down(axis, rows["site"])
     axis.set_xlim(0, start.max() * 1.1)
     axis.set_xlabel("Subjects (number kept at the bar's end)")
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axis.grid(axis="x")
     legend = axis.legend(
         loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, handlelength=1.0,
         columnspacing=1.2, borderpad=0.2,
@@ -94,18 +89,11 @@ def _reasons(axis: Axes, cohort: CohortTables) -> None:
     place = np.arange(len(reasons))
     axis.barh(place, reasons, 0.6, color="white", edgecolor=plotting.FAINT, linewidth=0.7)
     for y, count in enumerate(reasons):
-        axis.annotate(
-            f"{count}", (count, y), (3, 0), textcoords="offset points", va="center", fontsize=6.5
-        )
-    axis.set_yticks(place, [_wrapped(reason) for reason in reasons.index])
+        plotting.beside(axis, f"{count}", (count, y), (3, 0), va="center")
+    short = [shorten(reason, 2 * WIDTH, placeholder=" …") for reason in reasons.index]
+    plotting.rows_down(axis, [fill(reason, WIDTH) for reason in short])
     # Bars of about the same thickness as those of the sites.
     axis.set_ylim(max(len(reasons), 4, 0.6 * cohort.inclusion["site"].nunique()) - 0.4, -0.6)
-    axis.tick_params(axis="y", length=0)
     axis.set_xlim(0, reasons.max() * 1.12)
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axis.set_xlabel("Subjects")
-    axis.grid(axis="x")
-
-
-def _wrapped(text: str, width: int = 24) -> str:
-    return fill(shorten(text, 2 * width, placeholder=" …"), width)

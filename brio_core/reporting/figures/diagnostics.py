@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
 from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
 from brio_core.reporting import plotting
@@ -50,22 +51,18 @@ def draw(given: Given) -> plotting.Drawing:
     figure, axes = plotting.new_figure(plotting.PAGE, 0.9 + 4.6 * len(found), 2 * len(found), 2)
     words = []
     for number, one in enumerate(found):
-        panels = axes[2 * number : 2 * number + 2].flat
+        panels = axes[2 * number : 2 * number + 2].ravel()
         where = place_title(datasets, one.cohort, one.protocol)
         titles = ("Across methods", "Growing alignment", "Mismatch rates", "Factor retention")
-        texts = [
-            part(panel, one)
-            for part, panel in zip((_scatter, _sweep, _mismatch, _retention), panels)
-        ]
-        for letter, title, axis in zip("abcd", titles, axes[2 * number : 2 * number + 2].flat):
-            heading = f"({letter}) {title}"
-            axis.set_title(f"{where}\n{heading}" if many and letter == "a" else heading)
+        parts = (_scatter, _sweep, _mismatch, _retention)
+        texts = [part(panel, one) for part, panel in zip(parts, panels)]
+        for letter, title, axis in zip("abcd", titles, panels):
+            above = f"{where}\n" if many and letter == "a" else ""
+            axis.set_title(f"{above}({letter}) {title}")
         words.append(f"{where}. " + " ".join(texts))
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(5, len(labels)), fontsize=6.5,
-        title="Methods of panel (a)", title_fontsize=7, columnspacing=1.2,
-    )  # fmt: skip
+    columns = min(5, len(axes[0, 0].get_legend_handles_labels()[1]))
+    style = {"title": "Methods of panel (a)", "title_fontsize": 7, "columnspacing": 1.2}
+    plotting.legend_below(figure, axes[0, 0], ncols=columns, fontsize=6.5, **style)
     return plotting.Drawing(figure, "Four panels. " + " ".join(words), NOTE)
 
 
@@ -164,7 +161,7 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
             axis.plot(x, y, "o", markersize=10, markerfacecolor="none", color=ink, zorder=3)
         # To the right, where the axis is never in the way.
         offset = (6, -11 if variant == REFERENCE else 5)
-        axis.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=ink)
+        plotting.beside(axis, name, (x, y), offset, color=ink)
     axis.margins(0.2)
     _axes(axis, mean, room=1.3)  # for the names
     numbers = "; ".join(
@@ -195,25 +192,18 @@ def _mismatch(axis: Axes, one: Diagnostics) -> str:
     axis.bar(place, total, 0.62, color=[plotting.lighter(ink, 0.65) for ink in inks])
     axis.bar(place, preserved, 0.3, color=inks)
     for x, value in zip(place, total):
-        axis.annotate(f"{value:.0f}", (x, value), (0, 2), textcoords="offset points", ha="center",
-                      fontsize=6.5)  # fmt: skip
+        plotting.beside(axis, f"{value:.0f}", (x, value), (0, 2), ha="center")
     axis.set_xticks(place, [name.replace("λ = ", "λ\n") for name in names.values()])
     axis.tick_params(axis="x", length=0)
     axis.set_ylim(0, max(10.0, 1.35 * max(total)))
     axis.set_ylabel("Runs (%)")
     axis.grid(axis="y")
-    _bar_key(axis)
-    numbers = "; ".join(f"{names[key]} {100 * rate.total:.0f} % and {100 * rate.preserved:.0f} %"
-                        for key, rate in rates.items())  # fmt: skip
-    return f"Total and AUC-preserved mismatch rates: {numbers}."
-
-
-def _bar_key(axis: Axes) -> None:
-    from matplotlib.patches import Patch
-
     wide = Patch(color=plotting.lighter(plotting.INK, 0.65), label="all mismatches (wide)")
     narrow = Patch(color=plotting.INK, label="AUC preserved (narrow)")
     axis.legend(handles=[wide, narrow], loc="upper right", fontsize=6.5)
+    numbers = "; ".join(f"{names[key]} {100 * rate.total:.0f} % and {100 * rate.preserved:.0f} %"
+                        for key, rate in rates.items())  # fmt: skip
+    return f"Total and AUC-preserved mismatch rates: {numbers}."
 
 
 def _retention(axis: Axes, one: Diagnostics) -> str:

@@ -31,14 +31,10 @@ def draw(given: Given) -> plotting.Drawing:
         contrasts, penalties = one.table("contrasts"), one.table("penalties")
         contrasts = contrasts[contrasts["variant"] == REFERENCE]
         penalties = penalties[penalties["variant"] == REFERENCE]
-        parts = (
-            _signs(line[0], contrasts),
-            _bound(line[1], contrasts),
-            _gap(line[2], penalties),
-        )
+        parts = [_signs(line[0], contrasts), _bound(line[1], contrasts), _gap(line[2], penalties)]
         title = cohort_title(given.datasets, one.cohort)
-        line[0].set_title(f"{title}\n(a) Sign of the contrast" if len(found) > 1
-                          else "(a) Sign of the contrast")  # fmt: skip
+        above = f"{title}\n" if len(found) > 1 else ""
+        line[0].set_title(f"{above}(a) Sign of the contrast")
         line[1].set_title("(b) Change against its bound")
         line[2].set_title("(c) Support penalty")
         texts.append(f"{title}: " + " ".join(parts))
@@ -68,15 +64,13 @@ def sign_counts(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
 def _signs(axis: Axes, rows: pd.DataFrame) -> str:
     counts = sign_counts(rows)
     names = {"holds": "condition\nholds", "fails": "condition\ndoes not hold"}
-    for place, (key, name) in enumerate(names.items()):
+    for place, key in enumerate(names):
         cases, kept = counts[key]
         share = 100 * cases / max(1, len(rows))
         axis.bar(place, share, 0.6, color="white", edgecolor=COLOUR, linewidth=0.8, hatch="////")
         axis.bar(place, share * kept / max(1, cases), 0.6, color=plotting.lighter(COLOUR, 0.3))
         text = f"sign kept in\n{kept:,} of {cases:,}"
-        axis.annotate(text, (place, share), (0, 3), textcoords="offset points", ha="center",
-                      fontsize=6.5)  # fmt: skip
-        names[key] = name
+        plotting.beside(axis, text, (place, share), (0, 3), ha="center")
     axis.set_xticks([0, 1], list(names.values()))
     axis.tick_params(axis="x", length=0)
     axis.set_ylim(0, 125)
@@ -93,37 +87,27 @@ def _signs(axis: Axes, rows: pd.DataFrame) -> str:
 def _bound(axis: Axes, rows: pd.DataFrame) -> str:
     change = (rows["reestimated"] - rows["contrast"]).abs()
     holds, many = rows["condition"] > 0, len(rows) > MANY
-    highest = 1.05 * max(rows["bound"].max(), 1e-12)
-    axis.plot([0, highest], [0, highest], color=plotting.FAINT, linewidth=0.9,
-              linestyle=(0, (4, 3)))  # fmt: skip
+    plotting.equal_axes(axis, 1.05 * max(rows["bound"].max(), 1e-12))
     axis.plot(rows["bound"][~holds], change[~holds], "o", color=plotting.lighter(COLOUR, 0.6),
               markersize=2.2, markeredgewidth=0, label="does not hold",
               rasterized=many)  # fmt: skip
     axis.plot(rows["bound"][holds], change[holds], "D", color=COLOUR, markersize=2.8,
               markeredgewidth=0, label="condition holds", rasterized=many)  # fmt: skip
-    axis.set_xlim(0, highest)
-    axis.set_ylim(0, highest)
     axis.set_xlabel("Bound")
     axis.set_ylabel("Change of the contrast")
     ratio = (change / rows["bound"]).median()
     axis.legend(loc="upper left", fontsize=6.5, handletextpad=0.2, title_fontsize=6.5,
                 title=f"median {100 * ratio:.0f} % of the bound")  # fmt: skip
-    axis.grid()
     over = int((change > rows["bound"] * (1 + 1e-6) + 1e-9).sum())
     return f"The change exceeds its bound in {over} cases; its median is {ratio:.2f} of the bound."
 
 
 def _gap(axis: Axes, rows: pd.DataFrame) -> str:
-    highest = 1.05 * max(rows["relevance_penalty"].max(), 1e-12)
-    axis.plot([0, highest], [0, highest], color=plotting.FAINT, linewidth=0.9,
-              linestyle=(0, (4, 3)))  # fmt: skip
+    plotting.equal_axes(axis, 1.05 * max(rows["relevance_penalty"].max(), 1e-12))
     axis.plot(rows["relevance_penalty"], rows["penalty"], "o", markersize=2.2, markeredgewidth=0,
               color=plotting.lighter(COLOUR, 0.3), rasterized=len(rows) > MANY)  # fmt: skip
-    axis.set_xlim(0, highest)
-    axis.set_ylim(0, highest)
     axis.set_xlabel("Relevance weights (bound)")
     axis.set_ylabel("Qualified weights, −log g")
-    axis.grid()
     saved = 1 - rows["penalty"].sum() / rows["relevance_penalty"].sum()
     axis.text(0.03, 0.97, f"reweighting saves\n{100 * saved:.1f} % on average",
               transform=axis.transAxes, va="top", fontsize=6.5)  # fmt: skip

@@ -1,6 +1,5 @@
 """Where in the brain the qualified factors of BRIO pool from: the top regions, named and placed."""
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -52,17 +51,13 @@ def draw(given: Given) -> plotting.Drawing:
 
 def _bars(axis: Axes, rows: pd.DataFrame) -> None:
     top = rows.head(SHOWN)
-    place = np.arange(len(top))
     colour = plotting.GROUP_COLOURS["Ours"]
-    axis.barh(place, top["times_uniform"] - 1, 0.6, left=1, color=plotting.lighter(colour, 0.3),
+    axis.barh(range(len(top)), top["times_uniform"] - 1, 0.6, left=1, ecolor=plotting.INK,
               xerr=top["times_uniform_sd"].fillna(0), error_kw={"elinewidth": 0.8},
-              ecolor=plotting.INK)  # fmt: skip
-    axis.axvline(1, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
-    axis.set_yticks(place, [f"{name} " for name in top["name"]])
-    axis.set_ylim(len(top) - 0.4, -0.6)
-    axis.tick_params(axis="y", length=0)
+              color=plotting.lighter(colour, 0.3))  # fmt: skip
+    axis.axvline(1, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES)
+    plotting.rows_down(axis, [f"{name} " for name in top["name"]])
     axis.set_xlabel("Score × regions", labelpad=1)
-    axis.grid(axis="x")
 
 
 def _glass_brain(axis: Axes, rows: pd.DataFrame) -> None:

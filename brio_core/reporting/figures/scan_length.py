@@ -4,6 +4,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
+from brio_core.reporting.blocks import part_of
 from brio_core.reporting.diagnostics import Diagnostics, of_reference
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import cohort_title
@@ -31,13 +32,13 @@ def draw(given: Given) -> plotting.Drawing:
             axis.set_axis_off()
             continue
         one = found[number]
-        own = rows[(rows["cohort"] == one.cohort) & (rows["protocol"] == one.protocol)]
-        axis.set_title(cohort_title(given.datasets, one.cohort))
-        texts.append(f"{cohort_title(given.datasets, one.cohort)}: {_panel(axis, one, own)}")
+        title = cohort_title(given.datasets, one.cohort)
+        axis.set_title(title)
+        own = part_of(rows, one.cohort, one.protocol)
+        texts.append(f"{title}: {_panel(axis, one, own)}")
         if number % columns == 0:
             axis.set_ylabel("Change of AUC\n(percentage points)")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    plotting.legend_below(figure, axes.flat[0])
     return plotting.Drawing(
         figure,
         f"Change of AUC in percentage points. {'. '.join(texts)}.",
@@ -51,7 +52,7 @@ def _panel(axis: Axes, one: Diagnostics, rows: pd.DataFrame) -> str:
     chosen = compared(one)
     shapes = dict(zip(chosen, "*so"))
     texts = []
-    axis.axhline(0, color=plotting.FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
+    axis.axhline(0, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES)
     for number, variant in enumerate(chosen):
         about, own = one.variants[variant], rows[rows["variant"] == variant]
         colour = plotting.variant_colour(about["group"], about["hyperparameters"])

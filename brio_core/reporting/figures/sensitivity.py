@@ -4,9 +4,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from brio_core.reporting import plotting
+from brio_core.reporting import plotting, results
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import REFERENCE, cohort_title, ordered, read_meta, read_summaries
 
 OUTPUT = {
     "files": ["summaries", "runs"],
@@ -19,10 +18,9 @@ SWEEPS = {"reestimates": "Re-estimates K", "factors": "Factors J"}
 
 def draw(given: Given) -> plotting.Drawing:
     """Cohorts are columns, K and J lines; a single cohort has both side by side."""
-    rows = read_summaries(given.files["summaries"])
-    metas = map(read_meta, given.files["runs"])
-    hyperparameters = {meta["variant"]: meta["hyperparameters"] for meta in metas}
-    cohorts = ordered(rows["cohort"])
+    rows = results.read_summaries(given.files["summaries"])
+    hyperparameters = results.read_hyperparameters(given.files["runs"])
+    cohorts = results.ordered(rows["cohort"])
     single = len(cohorts) == 1
     shape = (1, 2) if single else (2, len(cohorts))
     figure, axes = plotting.new_figure(
@@ -30,13 +28,11 @@ def draw(given: Given) -> plotting.Drawing:
     )
     texts = []
     for column, cohort in enumerate(cohorts):
-        title = cohort_title(given.datasets, cohort)
+        title = results.cohort_title(given.datasets, cohort)
         panels = axes[0] if single else axes[:, column]
         for number, (axis, (key, name)) in enumerate(zip(panels, SWEEPS.items())):
             own = sweep(rows[rows["cohort"] == cohort], hyperparameters, key)
-            _panel(
-                axis, own, hyperparameters[REFERENCE][key] if REFERENCE in hyperparameters else None
-            )
+            _panel(axis, own, hyperparameters.get(results.REFERENCE, {}).get(key))
             axis.set_xlabel(name)
             if number == 0:
                 axis.set_title(title, fontsize=8.5 if len(cohorts) <= 3 else 7)
@@ -55,7 +51,7 @@ def draw(given: Given) -> plotting.Drawing:
 
 def sweep(rows: pd.DataFrame, hyperparameters: dict[str, dict], key: str) -> pd.DataFrame:
     """Rows in which nothing but ``key`` differs from BRIO, by its value."""
-    base = hyperparameters.get(REFERENCE, next(iter(hyperparameters.values())))
+    base = hyperparameters.get(results.REFERENCE, next(iter(hyperparameters.values())))
 
     def same(variant: str) -> bool:
         return all(hyperparameters[variant][other] == base[other] for other in base if other != key)
@@ -67,9 +63,8 @@ def sweep(rows: pd.DataFrame, hyperparameters: dict[str, dict], key: str) -> pd.
 
 def _panel(axis: Axes, rows: pd.DataFrame, default: int | None) -> None:
     colour = plotting.GROUP_COLOURS["Ours"]
-    error = [rows["auc_mean"] - rows["auc_low"], rows["auc_high"] - rows["auc_mean"]]
     axis.errorbar(
-        rows.index, rows["auc_mean"], [part.clip(lower=0) for part in error], color=colour,
+        rows.index, rows["auc_mean"], plotting.error_bars(rows, "auc"), color=colour,
         marker="o", markersize=4, linewidth=1.2, elinewidth=0.8, capsize=2,
     )  # fmt: skip
     if default in rows.index:

@@ -48,10 +48,8 @@ def draw(given: Given) -> plotting.Drawing:
         line[0].set_title(cohort_title(datasets, name))
     names = {class_names(datasets.get(name, {})) for name in cohorts}
     negative, positive = names.pop() if len(names) == 1 else ("class 0", "class 1")
-    handles = [
-        Patch(color=plotting.CLASS_COLOURS[1], label=positive),
-        Patch(color=plotting.CLASS_COLOURS[0], label=negative),
-    ]
+    colours = dict(zip((positive, negative), reversed(plotting.CLASS_COLOURS)))
+    handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     told = {name: recognition(people) for name, people in cohorts.items()}
     numbers = "; ".join(
@@ -69,7 +67,7 @@ def draw(given: Given) -> plotting.Drawing:
 
 def _boxes(axis: Axes, people: pd.DataFrame, sites: list[str], column: str) -> None:
     """Quartiles and whiskers per site and class; outliers by connectivity as crosses."""
-    _frame(axis, sites)
+    plotting.rows_down(axis, sites)
     if people[column].isna().all():
         axis.text(0.5, 0.5, "unknown", transform=axis.transAxes, ha="center", color=plotting.FAINT)
         axis.set_xticks([])
@@ -90,20 +88,12 @@ def _boxes(axis: Axes, people: pd.DataFrame, sites: list[str], column: str) -> N
             odd = mine[mine["outlier"] != ""]
             where = [sites.index(site) + shift for site in odd["site"]]
             axis.plot(odd[column], where, "x", color="#D55E00", markersize=3, markeredgewidth=0.7)
-    axis.grid(axis="x")
 
 
 def _told(axis: Axes, people: pd.DataFrame, sites: list[str]) -> None:
-    _frame(axis, sites)
+    plotting.rows_down(axis, sites)
     share, chance = recognition(people)
     axis.barh(np.arange(len(sites)), 100 * share.reindex(sites), 0.6, color=plotting.FAINT)
     axis.axvline(100 * chance, color=plotting.INK, linewidth=0.8, linestyle=":")
     axis.set_xlim(0, 100)
     axis.set_xlabel("Site told (%)")
-    axis.grid(axis="x")
-
-
-def _frame(axis: Axes, sites: list[str]) -> None:
-    axis.set_yticks(np.arange(len(sites)), sites)
-    axis.set_ylim(len(sites) - 0.4, -0.6)
-    axis.tick_params(axis="y", length=0)

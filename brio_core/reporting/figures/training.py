@@ -4,18 +4,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from brio_core.reporting import plotting
+from brio_core.reporting import plotting, results
+from brio_core.reporting.blocks import pairs, part_of
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    IDENTITY,
-    PROTOCOLS,
-    cohort_title,
-    in_paper_order,
-    ordered,
-    protocol_title,
-    read_history,
-    read_meta,
-)
 
 OUTPUT = {
     "files": ["runs"],
@@ -31,23 +22,18 @@ LOW, CHANCE = 0.4, 0.5
 
 def draw(given: Given) -> plotting.Drawing:
     """One panel per cohort and protocol, one row per variant; folds of all seeds together."""
-    table = in_paper_order(pd.DataFrame([_run(folder) for folder in given.files["runs"]]))
+    table = results.in_paper_order(pd.DataFrame([_run(folder) for folder in given.files["runs"]]))
     names = table.drop_duplicates("variant").set_index("variant")["label"]
-    blocks = [
-        (cohort, protocol)
-        for cohort in ordered(table["cohort"])
-        for protocol in ordered(table["protocol"], tuple(PROTOCOLS))
-        if ((table["cohort"] == cohort) & (table["protocol"] == protocol)).any()
-    ]
+    blocks = pairs(table, Given(given.output))
     row = 0.8 if len(names) <= 6 else 0.34
     height = 0.75 + row * len(names)
     figure, axes = plotting.new_figure(plotting.PAGE, height, 1, len(blocks), sharey=True)
     one_protocol = len({protocol for _, protocol in blocks}) == 1
     texts = []
     for axis, (cohort, protocol) in zip(axes.flat, blocks):
-        own = table[(table["cohort"] == cohort) & (table["protocol"] == protocol)]
-        title = cohort_title(given.datasets, cohort)
-        title = title if one_protocol else f"{title}\n{protocol_title(protocol)}"
+        own = part_of(table, cohort, protocol)
+        title = results.cohort_title(given.datasets, cohort)
+        title = title if one_protocol else f"{title}\n{results.protocol_title(protocol)}"
         axis.set_title(title, fontsize=8.5 if len(blocks) <= 2 else 7)
         _panel(axis, own, list(names.index))
         for variant, part in own.groupby("variant", sort=False):
@@ -67,13 +53,13 @@ def draw(given: Given) -> plotting.Drawing:
 
 
 def _run(folder: str) -> dict:
-    meta = read_meta(folder)
+    meta = results.read_meta(folder)
     curves = [
         part.sort_values("epoch")["validation_auc"].to_numpy()
-        for _, part in read_history(folder).groupby("fold", sort=True)
+        for _, part in results.read_history(folder).groupby("fold", sort=True)
     ]
     # A method without epochs fits a path of penalties; its history is no course of training.
-    return {key: meta[key] for key in IDENTITY} | {
+    return {key: meta[key] for key in results.IDENTITY} | {
         "curves": curves,
         "trained": "epochs" in meta.get("hyperparameters", {}),
         "selected": [(fold["selected_epoch"], fold["validation_auc"]) for fold in meta["folds"]],
@@ -100,11 +86,11 @@ def _panel(axis: Axes, runs: pd.DataFrame, variants: list[str]) -> None:
             axis.text(0.5 * length, row, "not run", ha="center", va="center", fontsize=6.5,
                       color=plotting.FAINT)  # fmt: skip
             continue
-        axis.axhline(_height(row, CHANCE), color=plotting.FAINT, linewidth=0.6,
-                     linestyle=(0, (4, 3)))  # fmt: skip
+        height = _height(row, CHANCE)
+        axis.axhline(height, color=plotting.FAINT, linewidth=0.6, linestyle=plotting.DASHES)
         _row(axis, row, own, length)
-        axis.annotate(f"{_median(own):.2f}", (1, row), (2, 0), xycoords=("axes fraction", "data"),
-                      textcoords="offset points", va="center", fontsize=6)  # fmt: skip
+        right = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 6}
+        plotting.beside(axis, f"{_median(own):.2f}", (1, row), (2, 0), **right)
     axis.set_xlim(0, length + 1)
     axis.set_xlabel("Epoch")
     axis.tick_params(axis="y", length=0)

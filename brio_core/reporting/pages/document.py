@@ -34,10 +34,9 @@ def fill(template: str, experiments: Sequence[str], command: str, sources: Sourc
     parsed = Template(file, template, sources.tables, sources.figures, experiments)
     used = parsed.needs()
     files = {f"{name}.png": sources.figures[name] for name in used["figures"]}
+    tables = [sources.tables[name] for name in used["tables"]]
     for suffix in (".csv", ".json"):
-        files |= {
-            name + suffix: sources.tables[name].with_suffix(suffix) for name in used["tables"]
-        }
+        files |= {path.stem + suffix: path.with_suffix(suffix) for path in tables}
     head = f"<!-- Made by `{command}` from {path}: change that, not this page. -->"
     text = parsed.fill(lambda call: sources.text(call, path.stem))
     record = {"template": template, "experiments": list(experiments), "command": command}

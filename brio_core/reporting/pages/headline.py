@@ -2,14 +2,13 @@
 
 import pandas as pd
 
-from brio_core.reporting.results import REFERENCE, cohort_title
+from brio_core.reporting.results import PLACE, REFERENCE, cohort_title
 from brio_core.reporting.table import plural
 
 
 def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
     """One paragraph per cohort with results on unseen sites."""
-    rows = summaries[summaries["variant"] == summaries["method"]]
-    rows = rows.drop_duplicates(["cohort", "protocol", "variant"])
+    rows = summaries[summaries["variant"] == summaries["method"]].drop_duplicates(PLACE)
     unseen = rows[(rows["protocol"] == "loso") & rows["pooled_auc"].notna()]
     return [
         _paragraph(

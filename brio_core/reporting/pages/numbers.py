@@ -7,7 +7,7 @@ from pathlib import Path
 from brio_core.reporting.pages.pictures import read_picture
 from brio_core.reporting.pages.template import Call, nearest
 from brio_core.reporting.results import read_table
-from brio_core.reporting.table import NOT_RUN, Cell, Row, Table, duration, p_text, percent
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, duration, p_text, percent
 from brio_core.reporting.writing import markdown, markdown_text
 from brio_core.system.files import read_json
 
@@ -18,7 +18,6 @@ SHARES = re.compile(
 )
 SIGNED = re.compile(r"((auc|validation|crossed)_)?difference|change_(mean|from_\d+)")
 P_VALUES = ("p", "p_holm")
-NOTHING = "–"
 
 
 class Sources:
@@ -27,8 +26,7 @@ class Sources:
     def __init__(self, tables: Iterable[str | Path], figures: Iterable[str | Path]) -> None:
         self.tables = {Path(path).stem: Path(path) for path in tables}
         self.figures = {Path(path).stem: Path(path) for path in figures}
-        self._rows: dict[str, list[dict]] = {}
-        self._columns: dict[str, list[str]] = {}
+        self._read: dict[str, tuple[list[dict], list[str]]] = {}
 
     def text(self, call: Call, folder: str) -> str:
         """What a call becomes; tables and figures lie in ``folder`` beside the page."""
@@ -42,11 +40,10 @@ class Sources:
             text = markdown(table).rstrip("\n") + f"\n\n[{name}.csv]({folder}/{name}.csv)"
             summary = f"<summary>{markdown_text(table.title)}</summary>"
             return f"<details>{summary}\n\n{text}\n\n</details>" if table.folded else text
-        if name not in self._rows:
+        if name not in self._read:
             read = read_table(self.tables[name])
-            self._rows[name], self._columns[name] = read.to_dict("records"), list(read)
-        numbers = Numbers(call, self._rows[name], self._columns[name])
-        return getattr(numbers, call.kind)()
+            self._read[name] = read.to_dict("records"), list(read)
+        return getattr(Numbers(call, *self._read[name]), call.kind)()
 
 
 class Numbers:
@@ -73,7 +70,7 @@ class Numbers:
         first, second = (self._one((name,)) for name in self.call.names[1:3])
         values = [_number(row[column]) for row in (first, second)]
         if None in values:
-            return NOT_RUN if NOT_RUN in (first.get("status"), second.get("status")) else NOTHING
+            return NOT_RUN if NOT_RUN in (first.get("status"), second.get("status")) else NONE
         return _printed(first | {column: repr(values[0] - values[1])}, column, signed=True)
 
     def rank(self) -> str:
@@ -121,12 +118,8 @@ class Numbers:
     def _where(self, rows: list[dict], key: str, value: str) -> list[dict]:
         if key not in self.columns:
             raise self.call.error(f"names an unknown column {key!r}{nearest(key, self.columns)}")
-        number = _number(value)
-        found = [
-            row
-            for row in rows
-            if row[key] == value or (number is not None and _number(row[key]) == number)
-        ]
+        numbers = {_number(value)} - {None}
+        found = [row for row in rows if row[key] == value or _number(row[key]) in numbers]
         if not found and self.call.kind != "count":
             known = dict.fromkeys(row[key] for row in rows)
             raise self.call.error(f"finds no row with {key}={value}{nearest(value, known)}")
@@ -138,9 +131,8 @@ class Numbers:
         for name in names:
             rows = self._where(rows, "variant" if "variant" in self.columns else "method", name)
         if len(rows) > 1:
-            differing = [
-                key for key in self.columns if len({row[key] for row in rows}) == len(rows)
-            ]
+            values = {key: {row[key] for row in rows} for key in self.columns}
+            differing = [key for key, found in values.items() if len(found) == len(rows)]
             keys = [key for key in differing if _number(rows[0][key]) is None] or differing
             hint = f'{keys[0]}="{rows[0][keys[0]]}"' if keys else "COLUMN=VALUE"
             raise self.call.error(f"means {len(rows)} rows; choose one, for example by {hint}")
@@ -161,7 +153,7 @@ def _printed(row: dict, column: str, signed: bool | None = None) -> str:
     text = row[column]
     value = _number(text)
     if value is None:
-        return text or (NOT_RUN if row.get("status") == NOT_RUN else NOTHING)
+        return text or (NOT_RUN if row.get("status") == NOT_RUN else NONE)
     if column in P_VALUES:
         return p_text(value)
     if row.get("unit") == "%":

@@ -10,18 +10,9 @@ from typing import NamedTuple
 import jinja2
 import pandas as pd
 
+from brio_core.reporting import results
 from brio_core.reporting.pages.headline import headlines
 from brio_core.reporting.pages.pictures import Picture, read_picture
-from brio_core.reporting.results import (
-    EXTERNAL,
-    PERMUTED,
-    PROTOCOLS,
-    cohort_title,
-    ordered,
-    protocol_title,
-    read_runs,
-    read_summaries,
-)
 from brio_core.reporting.table import duration, plural
 from brio_core.reporting.tables.permuted import permuted_rows, verdict
 from brio_core.reporting.tables.settings import read_yaml
@@ -64,10 +55,10 @@ def render(
     out: str,
 ) -> str:
     """The page as text. Everything that came from data is escaped by the template."""
-    rows = read_summaries(summaries)
-    is_permuted = rows["protocol"].str.fullmatch(PERMUTED.pattern)
+    rows = results.read_summaries(summaries)
+    is_permuted = rows["protocol"].str.fullmatch(results.PERMUTED.pattern)
     permuted = rows[is_permuted]
-    trained = read_runs(runs)
+    trained = results.read_runs(runs)
     folder = Path(out).parent
 
     def links(paths: Sequence[str], *endings: str) -> list[str]:
@@ -82,7 +73,8 @@ def render(
     )
     return environment.get_template(template.name).render(
         cohorts=[
-            cohort_title(datasets, name) for name in ordered(run["cohort"] for run in trained)
+            results.cohort_title(datasets, name)
+            for name in results.ordered(run["cohort"] for run in trained)
         ],
         facts=_facts(trained, rows.drop_duplicates("cohort"), datasets),
         overrides=(read_yaml(config) or {}).get("config", {}).get("overrides", {}),
@@ -105,7 +97,7 @@ def render(
 
 def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
     """Tables and figures by the section that they name, in the order of the page."""
-    found = ordered([*(t["section"] for t in tables), *(f.section for f in figures)])
+    found = results.ordered([*(t["section"] for t in tables), *(f.section for f in figures)])
     known = list(SECTIONS)
     last = known.index("paper")
     others = [name for name in found if name not in SECTIONS]
@@ -122,16 +114,18 @@ def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
 
 
 def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str, str]:
-    protocols = ordered((run["protocol"] for run in runs), tuple(PROTOCOLS))
-    ours = [run for run in runs if run["device"] != EXTERNAL]
+    protocols = results.ordered((run["protocol"] for run in runs), tuple(results.PROTOCOLS))
+    ours = [run for run in runs if run["device"] != results.EXTERNAL]
     counted = {key: len({run[key] for run in ours}) for key in ("method", "variant", "seed")}
     counted["variant"] -= counted["method"]
-    external = len({run["variant"] for run in runs if run["device"] == EXTERNAL})
+    external = len({run["variant"] for run in runs if run["device"] == results.EXTERNAL})
     people = [
         f"{plural(int(row['subjects']), 'subject')} of {plural(int(row['sites']), 'site')}"
-        + (f" ({cohort_title(datasets, row['cohort'])})" if len(cohorts) > 1 else "")
+        + (f" ({results.cohort_title(datasets, row['cohort'])})" if len(cohorts) > 1 else "")
         for _, row in cohorts.iterrows()
     ]
+    finished = max(run["finished"] or "" for run in ours)
+    date = datetime.fromisoformat(finished).strftime("%Y-%m-%d %H:%M %Z") if finished else "unknown"
     training = ", ".join(plural(number, key) for key, number in counted.items() if number > 0)
     if external:
         training += f"; {plural(external, 'method')} of external code"
@@ -139,20 +133,16 @@ def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str,
         "Data": ", ".join(people),
         "Protocols": _protocols(protocols),
         "Training": f"{plural(len(ours), 'run')}: {training}",
-        "Finished": _date(max(run["finished"] or "" for run in ours)),
+        "Finished": date.strip(),
         "Training time": duration(sum(run["seconds"] or 0 for run in ours)),
-        "Hardware": ", ".join(ordered(str(run["device"] or "unknown") for run in ours)),
+        "Hardware": ", ".join(results.ordered(str(run["device"] or "unknown") for run in ours)),
     }
 
 
 def _protocols(names: list[str]) -> str:
-    true = [protocol_title(name) for name in names if not PERMUTED.fullmatch(name)]
+    true = [results.protocol_title(name) for name in names if not results.PERMUTED.fullmatch(name)]
     permuted = len(names) - len(true)
     return ", ".join(true + ([plural(permuted, "permutation") + " of labels"] if permuted else []))
-
-
-def _date(text: str) -> str:
-    return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M %Z").strip() if text else "unknown"
 
 
 def _versions(runs: list[dict]) -> dict[str, str]:
@@ -161,4 +151,4 @@ def _versions(runs: list[dict]) -> dict[str, str]:
     for run in runs:
         for name, version in (run["versions"] or {}).items():
             found.setdefault(name, []).append(str(version))
-    return {name: ", ".join(ordered(versions)) for name, versions in found.items()}
+    return {name: ", ".join(results.ordered(versions)) for name, versions in found.items()}

@@ -1,13 +1,15 @@
 """BRIO with shorter and longer blocks: frames, seconds and scores, cohorts one below the other."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
-from brio_core.reporting.blocks import part_of
+from brio_core.reporting.blocks import part_of, scored
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import SCORES, place_title, read_summaries
-from brio_core.reporting.table import NOT_RUN, Cell, Row, Table, best, is_best, number, with_sd
+from brio_core.reporting.results import SCORES, place_title, read_variants
+from brio_core.reporting.table import NOT_RUN, Cell, Row, Table, heading, number
 
 OUTPUT = {"files": ["summaries", "block_lengths"]}
 
@@ -17,9 +19,7 @@ SCALE = "block_length_scale"
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per cohort, protocol and planned variant; lengths are medians over folds."""
     lengths = read_block_lengths(given.files["block_lengths"])
-    index = read_summaries(given.files["summaries"])
-    index = index.drop_duplicates(["cohort", "protocol", "variant"])
-    index = index.set_index(["cohort", "protocol", "variant"])
+    index = read_variants(given.files["summaries"])
     rows = []
     for place in map(tuple, given.planned["pairs"]):
         for one in given.planned["variants"]:
@@ -27,20 +27,19 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
             row = {"status": NOT_RUN, **dict(zip(("cohort", "protocol"), place))}
             row |= {"variant": one["variant"], "label": one["label"], "scale": scale}
             if place in lengths:
-                row |= _lengths(*block_lengths(lengths[place], scale))
+                frames, seconds = block_lengths(lengths[place], scale)
+                row |= {"frames": np.median(frames), "frames_min": frames.min()}
+                row |= {"frames_max": frames.max(), "seconds": np.median(seconds)}
             key = (*place, one["variant"])
             if key in index.index:
                 scores = [f"{s}_{what}" for s in SCORES for what in ("mean", "sd")]
                 row |= {"status": "run", **{name: index.loc[key, name] for name in scores}}
             rows.append(row)
     table = pd.DataFrame(rows)
-    lines = []
+    scores, lines = scored(table), []
     for place in map(tuple, given.planned["pairs"]):
-        own = part_of(table, *place)
-        lines.append(Row((Cell(place_title(given.datasets, *place)),), heading=True))
-        done = own[own["status"] == "run"]
-        highest = {score: best(done[f"{score}_mean"].tolist()) for score in SCORES if len(done)}
-        lines += [Row(_cells(row, highest)) for _, row in own.iterrows()]
+        lines.append(heading(place_title(given.datasets, *place)))
+        lines += [Row(_cells(row, scores)) for _, row in part_of(table, *place).iterrows()]
     printed = given.table(
         ("Block length", "Frames", "Seconds", "AUC", "ACC"),
         lines,
@@ -51,24 +50,11 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     return table, printed
 
 
-def _lengths(frames: np.ndarray, seconds: np.ndarray) -> dict:
-    return {
-        "frames": float(np.median(frames)),
-        "frames_min": float(frames.min()),
-        "frames_max": float(frames.max()),
-        "seconds": float(np.median(seconds)),
-    }
-
-
-def _cells(row: pd.Series, highest: dict) -> tuple[Cell, ...]:
+def _cells(row: pd.Series, scores: Callable[[pd.Series], list[Cell]]) -> tuple[Cell, ...]:
     scale = Cell(f"{row['scale']:g} ×")
     if row["status"] == NOT_RUN:
         return scale, *[Cell(NOT_RUN)] * 4
     low, high = row["frames_min"], row["frames_max"]
-    scores = [
-        with_sd(row[f"{s}_mean"], row[f"{s}_sd"], is_best(row[f"{s}_mean"], highest[s]))
-        for s in SCORES
-    ]
     span = "" if low == high else f"[{low:g}, {high:g}]"
     seconds = Cell(number(row["seconds"], ".1f"))
-    return scale, Cell(f"{row['frames']:g}", span), seconds, *scores
+    return scale, Cell(f"{row['frames']:g}", span), seconds, *scores(row)

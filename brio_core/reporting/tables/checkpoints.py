@@ -6,16 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, with_planned
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    IDENTITY,
-    REFERENCE,
-    in_paper_order,
-    read_history,
-    read_meta,
-    read_summaries,
-)
 from brio_core.reporting.table import Cell, Table, number, percent, points
 from brio_core.system.errors import BrioError
 
@@ -28,7 +21,6 @@ OUTPUT = {
 EPOCHS = ("epochs", "selected_epoch")
 SHARES = ("validation_auc", "validation_crossed", "validation_luck", "validation_last")
 DIFFERENCE = "validation_difference"
-PLACE = ["cohort", "protocol", "variant"]
 OTHERS = {"variant": "others", "method": "others", "label": "Others alike", "group": "Together"}
 
 
@@ -41,15 +33,15 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     cross-selected AUC had checkpoints been eligible after so many epochs. Nothing is trained for
     it: a training that never stops early takes the same course whatever may be chosen of it.
     """
-    reference = given.entry.get("reference", REFERENCE)
+    reference = given.entry.get("reference", results.REFERENCE)
     changes = {f"change_from_{share}": share for share in given.entry.get("first_epochs", ())}
     found = (fold for folder in given.files["runs"] for fold in choices(folder, changes))
-    columns = [*IDENTITY, "seed", "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
+    columns = [*results.IDENTITY, "seed", "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
     folds = pd.DataFrame(found, columns=columns)
-    tested = read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
+    tested = results.read_variants(given.files["summaries"])["auc_mean"]
     rows = _means(_with_others(folds, changes) if changes else folds, changes)
-    rows = rows.join(differences(folds, reference), on=PLACE).reset_index()
-    rows = in_paper_order(rows.merge(tested[[*PLACE, "auc_mean"]], how="left", on=PLACE))
+    rows = rows.join(differences(folds, reference), on=results.PLACE).join(tested, on=results.PLACE)
+    rows = results.in_paper_order(rows.reset_index())
     labels = rows.loc[rows["variant"] == reference, "label"]
     label = reference.upper() if labels.empty else labels.iloc[0]
     return with_planned(rows, given), _table(rows, given, label, changes)
@@ -57,7 +49,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 
 def _means(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
     """Means over folds and seeds; changes are averaged within folds first, for their errors."""
-    identity = list(IDENTITY)
+    identity = list(results.IDENTITY)
     groups = folds.groupby(identity, sort=False)
     rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
     if not changes:
@@ -73,7 +65,7 @@ def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
     Alike are trainings with the epochs and the first epoch that most have.
     """
     parts = [folds]
-    judged = folds[folds["variant"] != REFERENCE].dropna(subset=list(changes))
+    judged = folds[folds["variant"] != results.REFERENCE].dropna(subset=list(changes))
     for _, part in judged.groupby(["cohort", "protocol"], sort=False):
         epochs, first = part[["epochs", "first_epoch"]].value_counts().index[0]
         alike = part[(part["epochs"] == epochs) & (part["first_epoch"] == first)]
@@ -84,7 +76,7 @@ def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
 
 
 def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Cross-selected AUC of :func:`choices` against the reference, by :data:`PLACE`."""
+    """Cross-selected AUC of :func:`choices` against the reference, by :data:`results.PLACE`."""
     place = ["cohort", "protocol", "fold"]
     is_reference = folds["variant"] == reference
     own = folds[is_reference].rename(columns={"validation_crossed": "reference"})
@@ -101,8 +93,8 @@ def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
     )
     paired[DIFFERENCE] = paired["validation_crossed"] - paired["reference"]
     # Seeds first: folds are what another cohort would have others of.
-    by_fold = paired.groupby([*PLACE, "fold"])[DIFFERENCE].mean()
-    return by_fold.groupby(PLACE).agg(**{DIFFERENCE: "mean", f"{DIFFERENCE}_se": "sem"})
+    by_fold = paired.groupby([*results.PLACE, "fold"])[DIFFERENCE].mean()
+    return by_fold.groupby(results.PLACE).agg(**{DIFFERENCE: "mean", f"{DIFFERENCE}_se": "sem"})
 
 
 def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterator[dict]:
@@ -111,11 +103,11 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
     A method without epochs fits a path of penalties: it has a choice, but no course of training.
     ``changes`` are other first epochs, by name, in percent of the epochs.
     """
-    meta = read_meta(folder)
+    meta = results.read_meta(folder)
     hyperparameters = meta.get("hyperparameters", {})
     trained = "epochs" in hyperparameters
-    words = {key: meta[key] for key in (*IDENTITY, "seed")}
-    for fold, curve in _curves(folder, meta, trained):
+    words = {key: meta[key] for key in (*results.IDENTITY, "seed")}
+    for fold, curve in _curves(folder, meta):
         first = fold.get("first_epoch")
         auc, found = fold["validation_auc"], cross_selected(curve, first or 1)
         row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, found, auc - found)))
@@ -130,20 +122,15 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
         yield row
 
 
-def _curves(folder: str | Path, meta: dict, trained: bool) -> Iterator[tuple[dict, pd.DataFrame]]:
+def _curves(folder: str | Path, meta: dict) -> Iterator[tuple[dict, pd.DataFrame]]:
     """Every fold of a run, as ``meta`` has it, with its course of validation."""
-    found = dict(iter(read_history(folder).groupby("fold")))
+    found = dict(iter(results.read_history(folder).groupby("fold")))
     for fold in meta["folds"]:
         curve = found.get(fold["name"])
         if curve is None or curve["epoch"].tolist() != list(range(1, fold["epochs"] + 1)):
             raise BrioError(
                 f"{folder}/history.csv does not have the {fold['epochs']} epochs of fold "
                 f"{fold['name']!r}; delete {folder} and run again"
-            )
-        if trained and "first_epoch" not in fold:
-            raise BrioError(
-                f"{folder}/meta.json does not say from which epoch on fold {fold['name']!r} could "
-                f"choose: an older version wrote it; delete {folder} and run again"
             )
         yield fold, curve
 

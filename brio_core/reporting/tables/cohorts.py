@@ -5,7 +5,7 @@ import pandas as pd
 from brio_core.reporting.cohorts import CohortTables, read_cohorts, site_rows
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import class_names, cohort_title
-from brio_core.reporting.table import Cell, Row, Table, number, plural, with_spread
+from brio_core.reporting.table import Cell, Row, Table, heading, number, plural, with_spread
 
 OUTPUT = {
     "files": ["inclusion", "participants"],
@@ -23,8 +23,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     lines = []
     for cohort in cohorts:
         if len(cohorts) > 1:
-            name = cohort_title(given.datasets, cohort.name)
-            lines.append(Row((Cell(name),), heading=True))
+            lines.append(heading(cohort_title(given.datasets, cohort.name)))
         own = rows[rows["cohort"] == cohort.name]
         lines += [Row(_cells(row)) for _, row in own.iloc[:-1].iterrows()]
         lines.append(Row(_cells(own.iloc[-1], is_total=True)))

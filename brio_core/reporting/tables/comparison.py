@@ -5,25 +5,10 @@ import math
 import numpy as np
 import pandas as pd
 
-from brio_core.evaluation.scores import Estimate
-from brio_core.evaluation.site_statistics import (
-    holm,
-    mean_over_sites,
-    resampled_sites,
-    signed_rank,
-    smallest_p,
-)
+from brio_core.evaluation import site_statistics
+from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, part_of
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    IDENTITY,
-    REFERENCE,
-    SCORES,
-    ordered,
-    place_title,
-    read_sites,
-    read_summaries,
-)
 from brio_core.reporting.table import NONE, Cell, Table, p_text, percent, plural, with_interval
 
 OUTPUT = {
@@ -35,6 +20,28 @@ OUTPUT = {
 }
 
 SIGNIFICANT = 0.05
+# Columns of the summaries that a row repeats, by its own names.
+COPIED = {
+    "mean": "{}_mean", "mean_low": "{}_sites_low", "mean_high": "{}_sites_high", "sd": "{}_sd",
+    "sd_sampling": "auc_sd_sampling", "sd_sampling_low": "auc_sd_sampling_low",
+    "sd_sampling_high": "auc_sd_sampling_high", "pooled": "pooled_auc",
+    "pooled_low": "pooled_auc_low", "pooled_high": "pooled_auc_high",
+}  # fmt: skip
+TESTED = (
+    "difference", "difference_low", "difference_high", "sites_better", "sites_worse",
+    "signed_rank", "p",
+)  # fmt: skip
+EXPLANATION = (
+    "AUC in %: mean over held-out sites with the 95 % interval of a bootstrap of sites; pooled: "
+    "all test subjects together (DeLong). Difference to BRIO at the same sites, with the interval "
+    "of the same bootstrap, and how many sites are better and worse. p: exact two-sided Wilcoxon "
+    "signed-rank test over sites; Holm: corrected for all methods of the cohort. Bold: corrected "
+    f"p below {SIGNIFICANT}."
+)
+SEEN = (
+    " For sites seen in training, test folds take the place of sites; they share training "
+    "subjects, so their p is too small."
+)
 COLUMNS = (
     "Method", "AUC", "Pooled AUC", "Difference to BRIO", "Better, worse", "p", "p (Holm)", "SD",
     "SD by sampling",
@@ -43,22 +50,23 @@ COLUMNS = (
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per cohort, protocol, score and variant; the table shows AUC."""
-    summaries, sites = read_summaries(given.files["summaries"]), read_sites(given.files["sites"])
+    summaries = results.read_summaries(given.files["summaries"])
+    sites = results.read_sites(given.files["sites"])
     parts = []
-    for place in ordered(zip(summaries["cohort"], summaries["protocol"])):
+    for place in results.ordered(zip(summaries["cohort"], summaries["protocol"])):
         own, folds = part_of(summaries, *place), part_of(sites, *place)
-        for score in SCORES:
+        for score in results.SCORES:
             rows = _score_rows(own, folds[folds["auc"].notna()], score, place)
-            parts.append(rows.assign(p_holm=holm(rows["p"].to_numpy(float))))
+            parts.append(rows.assign(p_holm=site_statistics.holm(rows["p"].to_numpy(float))))
     rows = pd.concat(parts, ignore_index=True)
     shown = rows[rows["score"] == "auc"]
-    places = ordered(zip(shown["cohort"], shown["protocol"]))
+    places = results.ordered(zip(shown["cohort"], shown["protocol"]))
     table = given.table(
         COLUMNS,
         by_cohort(shown, given, COLUMNS, _cells),
-        _explanation({protocol for _, protocol in places}),
+        EXPLANATION + (SEEN if "id" in {protocol for _, protocol in places} else ""),
         _spread(shown),
-        *(_power(part_of(shown, *one), place_title(given.datasets, *one)) for one in places),
+        *(_power(part_of(shown, *place), place, given.datasets) for place in places),
     )
     return rows, table
 
@@ -67,91 +75,56 @@ def _score_rows(
     summaries: pd.DataFrame, folds: pd.DataFrame, score: str, place: tuple
 ) -> pd.DataFrame:
     values = folds.pivot(index="fold", columns="variant", values=score)
-    chosen = resampled_sites(max(len(values), 1), place)
+    chosen = site_statistics.resampled_sites(max(len(values), 1), place)
     rows = []
     for _, row in summaries.iterrows():
         differences = np.array([])
-        if REFERENCE in values and row["variant"] != REFERENCE:
-            differences = (values[row["variant"]] - values[REFERENCE]).to_numpy()
-        rows.append(
-            {
-                **{name: row[name] for name in IDENTITY},
-                "score": score,
-                "sites": len(values),
-                "mean": row[f"{score}_mean"],
-                "mean_low": row[f"{score}_sites_low"],
-                "mean_high": row[f"{score}_sites_high"],
-                "sd": row[f"{score}_sd"],
-                **_only_auc(row, score),
-                "reference": REFERENCE if len(differences) else "",
-                **_test(differences, chosen),
-            }
-        )
+        if results.REFERENCE in values and row["variant"] != results.REFERENCE:
+            differences = (values[row["variant"]] - values[results.REFERENCE]).to_numpy()
+        shown = {name: row[name] for name in results.IDENTITY}
+        shown |= {"score": score, "sites": len(values)}
+        for name, column in COPIED.items():
+            # Only AUC has these of all subjects and of sampling.
+            column = column.format(score)
+            shown[name] = row[column] if column.startswith(score) or score == "auc" else math.nan
+        shown["reference"] = results.REFERENCE if len(differences) else ""
+        rows.append(shown | _test(differences, chosen))
     return pd.DataFrame(rows)
-
-
-def _only_auc(row: pd.Series, score: str) -> dict:
-    names = {
-        f"{start}{end}": f"{column}{end}"
-        for start, column in (("sd_sampling", "auc_sd_sampling"), ("pooled", "pooled_auc"))
-        for end in ("", "_low", "_high")
-    }
-    return {name: row[column] if score == "auc" else math.nan for name, column in names.items()}
 
 
 def _test(differences: np.ndarray, chosen: np.ndarray) -> dict:
     if not len(differences):
-        difference, better, worse, (statistic, p) = Estimate(*[math.nan] * 3), "", "", (None, None)
-    else:
-        difference = mean_over_sites(differences, chosen)
-        better, worse = int((differences > 0).sum()), int((differences < 0).sum())
-        statistic, p = signed_rank(differences)
-    return {
-        "difference": difference.value,
-        "difference_low": difference.low,
-        "difference_high": difference.high,
-        "sites_better": better,
-        "sites_worse": worse,
-        "signed_rank": statistic,
-        "p": p,
-    }
+        return dict.fromkeys(TESTED) | {"sites_better": "", "sites_worse": ""}
+    counts = int((differences > 0).sum()), int((differences < 0).sum())
+    values = (
+        *site_statistics.mean_over_sites(differences, chosen),
+        *counts,
+        *site_statistics.signed_rank(differences),
+    )
+    return dict(zip(TESTED, values))
 
 
 def _cells(own: pd.DataFrame) -> tuple[Cell, ...]:
     row = own.iloc[0]
+
+    def interval(name: str, bold: bool = False) -> Cell:
+        return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], bold)
+
     clear = bool(row["p_holm"] < SIGNIFICANT)
-    tested = not math.isnan(row["difference"])
-    difference = with_interval(
-        row["difference"], row["difference_low"], row["difference_high"], clear
-    )
+    tested = not pd.isna(row["difference"])
+    difference = interval("difference", clear)
     if tested and row["difference"] > 0:
         difference = Cell(f"+{difference.text}", difference.extra, clear)
     return (
-        with_interval(row["mean"], row["mean_low"], row["mean_high"]),
-        with_interval(row["pooled"], row["pooled_low"], row["pooled_high"]),
+        interval("mean"),
+        interval("pooled"),
         difference if tested else Cell(NONE),
         Cell(f"{row['sites_better']}, {row['sites_worse']}" if tested else NONE),
         Cell(p_text(row["p"])),
         Cell(p_text(row["p_holm"]), bold=clear),
         Cell(percent(row["sd"])),
-        with_interval(row["sd_sampling"], row["sd_sampling_low"], row["sd_sampling_high"]),
+        interval("sd_sampling"),
     )
-
-
-def _explanation(protocols: set[str]) -> str:
-    text = (
-        "AUC in %: mean over held-out sites with the 95 % interval of a bootstrap of sites; "
-        "pooled: all test subjects together (DeLong). Difference to BRIO at the same sites, with "
-        "the interval of the same bootstrap, and how many sites are better and worse. p: exact "
-        "two-sided Wilcoxon signed-rank test over sites; Holm: corrected for all methods of the "
-        f"cohort. Bold: corrected p below {SIGNIFICANT}."
-    )
-    if "id" in protocols:
-        text += (
-            " For sites seen in training, test folds take the place of sites; they share training "
-            "subjects, so their p is too small."
-        )
-    return text
 
 
 def _spread(rows: pd.DataFrame) -> str:
@@ -164,12 +137,13 @@ def _spread(rows: pd.DataFrame) -> str:
     )
 
 
-def _power(part: pd.DataFrame, name: str) -> str:
+def _power(part: pd.DataFrame, place: tuple[str, str], datasets: dict) -> str:
+    name = results.place_title(datasets, *place)
     tests = int(part["p"].notna().sum())
     if not tests:
         return f"{name}: BRIO was not run or is alone, so nothing is tested."
     sites = int(part["sites"].max())
-    smallest = smallest_p(sites)
+    smallest = site_statistics.smallest_p(sites)
     text = f"{name}: with {plural(sites, 'site')} the smallest possible p is {p_text(smallest)}"
     if smallest * tests >= SIGNIFICANT:
         return (

@@ -5,7 +5,7 @@ import pandas as pd
 
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
-from brio_core.reporting.paper import paper_numbers
+from brio_core.reporting.paper import paper_table
 from brio_core.reporting.results import REFERENCE, cohort_title
 from brio_core.reporting.table import NONE, Cell, Row, Table, number, with_spread
 
@@ -21,6 +21,10 @@ OUTPUT = {
 # The paper's name of each quantity, in the order of the columns.
 COUNTS = ("samples", "patients", "controls", "sites")
 FRAMES = ("time_points_mean", "time_points_sd", "time_points_min", "time_points_max")
+COLUMNS = (
+    "Cohort", "Task", "Subjects", "Patients", "Controls", "Sites", "Regions", "Frames",
+    "Shortest–longest", "Block (frames)", "Block (s)",
+)  # fmt: skip
 BLOCKS = ("block_length_frames", "block_length_seconds")
 
 
@@ -30,7 +34,6 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     Block lengths are medians over the folds of leaving one site out.
     """
     lengths = read_block_lengths(given.files["block_lengths"])
-    printed = paper_numbers()
     rows = []
     for cohort in read_cohorts(given.files["inclusion"], given.files["participants"]):
         rois = given.datasets.get(cohort.name, {}).get("rois", {}).get("expected")
@@ -39,35 +42,22 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
             frames, seconds = block_lengths(lengths[cohort.name, "loso"], 1.0)
             ours |= dict(zip(BLOCKS, (np.median(frames), np.median(seconds))))
         rows.append({"cohort": cohort.name, "source": "ours", **ours})
-        theirs = _printed(printed, cohort.name)
+        theirs = paper_table("datasets", cohort.name)
         if theirs:
+            blocks = paper_table("block_length", cohort.name, REFERENCE)
+            theirs |= {name: blocks[name] for name in BLOCKS if name in blocks}
             rows.append({"cohort": cohort.name, "source": "paper", "rois": rois, **theirs})
     order = ["cohort", "source", *COUNTS, "rois", *FRAMES, *BLOCKS]
     table = pd.DataFrame(rows).reindex(columns=order)
-    return table, _table(table, given)
-
-
-def _printed(numbers: pd.DataFrame, cohort: str) -> dict:
-    own = numbers[numbers["cohort"] == cohort]
-    datasets = own[own["table"] == "datasets"]
-    blocks = own[(own["table"] == "block_length") & (own["variant"] == REFERENCE)]
-    wanted = pd.concat([datasets, blocks[blocks["quantity"].isin(BLOCKS)]])
-    return dict(zip(wanted["quantity"], wanted["paper"]))
-
-
-def _table(rows: pd.DataFrame, given: Given) -> Table:
-    """A line for each cohort, and below it the paper's where it has one."""
-    return given.table(
-        (
-            "Cohort", "Task", "Subjects", "Patients", "Controls", "Sites", "Regions", "Frames",
-            "Shortest–longest", "Block (frames)", "Block (s)",
-        ),
-        tuple(Row(_cells(row, given.datasets)) for _, row in rows.iterrows()),
+    printed = given.table(
+        COLUMNS,
+        tuple(Row(_cells(row, given.datasets)) for _, row in table.iterrows()),
         "Frames: mean ± standard deviation over subjects, after cleaning. Block: length of the "
         "blocks of the re-estimation when one site is left out, median over folds; seconds where "
         "the repetition time is known.",
         left=(0, 1),
-    )  # fmt: skip
+    )
+    return table, printed
 
 
 def _cells(row: pd.Series, datasets: dict) -> tuple[Cell, ...]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from brio_core.reporting.blocks import VARIANT_WORDS, by_cohort, pairs, part_of, variants
+from brio_core.reporting.blocks import by_cohort, with_planned
 from brio_core.reporting.given import Given
-from brio_core.reporting.paper import paper_method, read_efficiency
-from brio_core.reporting.results import EXTERNAL, place_title, read_summaries
+from brio_core.reporting.paper import paper_table
+from brio_core.reporting.results import EXTERNAL, IDENTITY, PLACE, place_title, read_summaries
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, duration, number
 
 OUTPUT = {
@@ -16,7 +16,7 @@ OUTPUT = {
     "title": "Cost of training",
     "caption": "Time and memory, measured by the training jobs, beside the paper's figures.",
     "section": "Training",
-    "reads": ["config/paper/table_efficiency.csv"],
+    "reads": ["config/paper/numbers.csv"],
 }
 
 MEASURED = (
@@ -33,46 +33,30 @@ COLUMNS = (
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per cohort, protocol and method; planned ones that were not run say so."""
     summaries = read_summaries(given.files["summaries"])
-    summaries = summaries[summaries["device"] != EXTERNAL]
-    known = {(paper_method(row["method"]), row["setting"]): row for row in read_efficiency()}
-    rows = []
-    for cohort, protocol in pairs(summaries, given):
-        here = part_of(summaries, cohort, protocol).drop_duplicates("variant").set_index("variant")
-        for _, method in variants(summaries, given).iterrows():
-            variant = method["variant"]
-            was_run = variant in here.index
-            figures = known.get((variant, cohort), {})
-            rows.append(
-                {"status": "run" if was_run else NOT_RUN, "cohort": cohort, "protocol": protocol}
-                | {name: method[name] for name in VARIANT_WORDS}
-                | {name: here.loc[variant, name] if was_run else None for name in MEASURED}
-                | {name: figures.get(column) for name, column in PAPER.items()}
-            )
-    table = pd.DataFrame(rows)
-    return table, _table(table, given)
-
-
-def _table(rows: pd.DataFrame, given: Given) -> Table:
-    notes = [
+    ours = summaries[summaries["device"] != EXTERNAL].drop_duplicates(PLACE)
+    table = with_planned(ours[[*IDENTITY, *MEASURED]], given)
+    places = list(zip(table["cohort"], table["variant"]))
+    for name, quantity in PAPER.items():
+        table[name] = [paper_table("efficiency", *place).get(quantity) for place in places]
+    printed = given.table(
+        COLUMNS,
+        by_cohort(table.astype({"parameters": float}), given, COLUMNS, _cells),
         "Seconds per epoch and fold, mean over folds and seeds: the time of a job divided by "
         "the epochs of all its folds, which train together. Memory: the highest of all seeds, "
         "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
         "run: all seeds, one after the other. Methods without epochs fit a path of penalties. "
-        "The paper names no hardware, so its figures show an order and no ratio."
-    ]
-    notes += _totals(rows, given.datasets)
-    return given.table(
-        COLUMNS, by_cohort(rows, given, COLUMNS, _cells),
-        *notes, left=(0, 9),
-    )  # fmt: skip
+        "The paper names no hardware, so its figures show an order and no ratio.",
+        *_totals(table, given.datasets),
+        left=(0, 9),
+    )
+    return table, printed
 
 
 def _totals(rows: pd.DataFrame, datasets: dict) -> Iterator[str]:
     """What one seed of every method takes, for each cohort, protocol and device."""
     ran = rows[rows["status"] != NOT_RUN]
-    for (cohort, protocol, device), part in ran.groupby(
-        ["cohort", "protocol", "device"], sort=False
-    ):
+    groups = ran.groupby(["cohort", "protocol", "device"], sort=False)
+    for (cohort, protocol, device), part in groups:
         if len(part) > 1:
             seconds = (part["seconds"].astype(float) / part["seeds"].astype(float)).sum()
             yield (
@@ -87,10 +71,8 @@ def _cells(own: pd.DataFrame) -> list[Cell]:
     if row["status"] == NOT_RUN:
         seconds, memory, *rest = [NOT_RUN] * 7
     else:
-        seconds, memory = (
-            number(row["seconds_per_epoch"], ".3g"),
-            number(row["peak_memory_gb"], ".2f"),
-        )
+        seconds = number(row["seconds_per_epoch"], ".3g")
+        memory = number(row["peak_memory_gb"], ".2f")
         counts = (("folds_together", ".0f"), ("epochs", ".0f"), ("parameters", ",.0f"))
         rest = [number(row[name], form) for name, form in counts]
         rest += [duration(row["seconds"]), row["device"] or NONE]

@@ -18,6 +18,7 @@ OUTPUT = {
     "caption": "What another seed would change, and what all seeds say together.",
 }
 
+LIMITS = np.finfo(float)
 COLUMNS = (
     "Method", "Seeds", "AUC, one seed", "AUC, all seeds", "ACC, one seed", "ACC, all seeds",
 )  # fmt: skip
@@ -32,7 +33,9 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     for one in (variant for group in groups for variant in by_variant(group)):
         single = [score_folds(one.fold, one.label, logits[None]) for logits in one.logits]
         row = {**{key: one.meta[key] for key in IDENTITY}, "seeds": len(one.logits)}
-        together = score_folds(one.fold, one.label, _mean_probability(one.logits)[None])
+        # Sure probabilities stay below one and above zero, so that their logits are finite.
+        mean = np.clip(expit(one.logits).mean(0), LIMITS.tiny, 1 - LIMITS.epsneg)
+        together = score_folds(one.fold, one.label, logit(mean)[None])
         several = len(one.logits) > 1
         for score in SCORES:
             means = [scores.mean_and_sd(score)[0] for scores in single]
@@ -49,12 +52,6 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         "probabilities. It costs as many trainings; compare it with others of its kind.",
     )
     return table, printed
-
-
-def _mean_probability(logits: np.ndarray) -> np.ndarray:
-    """The logit of the mean probability; sure ones stay finite."""
-    tiny = np.finfo(float).tiny
-    return logit(np.clip(expit(logits).mean(0), tiny, 1 - np.finfo(float).epsneg))
 
 
 def _cells(own: pd.DataFrame) -> list[Cell]:

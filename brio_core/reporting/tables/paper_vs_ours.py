@@ -8,10 +8,9 @@ import pandas as pd
 from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
-from brio_core.reporting.paper import SCALES, TITLES, paper_numbers
-from brio_core.reporting.results import cohort_title, ordered, read_summaries
-from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, plural
-from brio_core.reporting.tables.checkpoints import PLACE
+from brio_core.reporting.paper import paper_numbers
+from brio_core.reporting.results import PLACE, REFERENCE, cohort_title, ordered, read_variants
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, plural
 
 OUTPUT = {
     "files": ["summaries", "block_lengths", "inclusion", "participants"],
@@ -22,6 +21,14 @@ OUTPUT = {
     "reads": ["config/paper/*.csv"],
 }
 
+TITLES = {
+    "loso": "Results on unseen sites",
+    "id": "Results on sites seen in training",
+    "block_length": "Sensitivity to block length",
+    "efficiency": "Training time and memory",
+    "datasets": "Statistics of the datasets",
+}
+SCALES = {"brio-block0.5x": 0.5, REFERENCE: 1.0, "brio-block2x": 2.0}
 COSTS = {"seconds_per_epoch": "seconds_per_epoch", "gpu_memory_gb": "peak_memory_gb"}
 NAMES = {
     "auc_mean": "AUC, mean", "auc_sd": "AUC, SD", "acc_mean": "ACC, mean", "acc_sd": "ACC, SD",
@@ -41,32 +48,35 @@ def make(given: Given) -> tuple[pd.DataFrame, Table, Table]:
 
 def compare(given: Given) -> pd.DataFrame:
     """All numbers of the paper, with ours where there is one; scores are in %, as in the paper."""
-    summaries = read_summaries(given.files["summaries"])
-    index = summaries.drop_duplicates(PLACE).set_index(PLACE)
+    index = read_variants(given.files["summaries"])
     lengths = read_block_lengths(given.files["block_lengths"])
     cohorts = read_cohorts(given.files["inclusion"], given.files["participants"])
     people = {cohort.name: cohort.statistics for cohort in cohorts}
-    rows = []
-    for _, number in paper_numbers().iterrows():
-        key = (number["cohort"], number["protocol"], number["variant"])
+
+    def ours(number: pd.Series) -> Estimate:
+        key = tuple(number[name] for name in PLACE)
         if number["table"] == "datasets":
-            ours = _cohort_number(people.get(number["cohort"]), number["quantity"])
-        elif key not in index.index:
-            ours = NOTHING
-        elif number["quantity"].startswith("block_length"):
-            ours = _block_length(lengths.get(key[:2]), number["quantity"], key[2])
-        elif number["quantity"] in COSTS:
-            cost = index.loc[key, COSTS[number["quantity"]]]
-            ours = Estimate(cost, math.nan, math.nan)
-        else:
-            ours = _score(index.loc[key], number["quantity"])
-        is_spread = number["quantity"] == "auc_sd" and key in index.index
-        spread = [
-            100 * float(index.loc[key, f"{SAMPLING}_{end}"]) if is_spread else math.nan
-            for end in ("low", "high")
-        ]
-        rows.append(_row(number, ours) | dict(zip(("sampling_low", "sampling_high"), spread)))
-    return pd.DataFrame(rows)
+            return _cohort_number(people.get(number["cohort"]), number["quantity"])
+        if key not in index.index:
+            return NOTHING
+        if number["quantity"].startswith("block_length"):
+            return _block_length(lengths.get(key[:2]), number["quantity"], key[2])
+        if number["quantity"] in COSTS:
+            return NOTHING._replace(value=index.loc[key, COSTS[number["quantity"]]])
+        return _score(index.loc[key], number["quantity"])
+
+    table = paper_numbers().copy()
+    found = pd.DataFrame([ours(number) for _, number in table.iterrows()], dtype=float)
+    table["ours"], table["difference"] = found["value"], found["value"] - table["paper"]
+    table["low"], table["high"] = found["low"], found["high"]
+    inside = table["paper"].between(table["low"], table["high"])
+    table["contains"] = inside.map({True: "yes", False: "no"}).where(found.notna().all(axis=1), "")
+    table["status"] = found["value"].isna().map({True: NOT_RUN, False: "run"})
+    keys = pd.MultiIndex.from_frame(table[PLACE])
+    for end in ("low", "high"):
+        sampling = 100 * index[f"{SAMPLING}_{end}"].reindex(keys).to_numpy()
+        table[f"sampling_{end}"] = pd.Series(sampling).where(table["quantity"] == "auc_sd")
+    return table
 
 
 def _score(row: pd.Series, quantity: str) -> Estimate:
@@ -80,8 +90,7 @@ def _block_length(path: Path | None, quantity: str, variant: str) -> Estimate:
     """Median over folds; the interval is their range."""
     if path is None:
         return NOTHING
-    scale = next(scale for scale, name in SCALES.items() if name == variant)
-    frames, seconds = block_lengths(path, scale)
+    frames, seconds = block_lengths(path, SCALES[variant])
     values = frames if quantity == "block_length_frames" else seconds
     return Estimate(*(float(x) for x in (pd.Series(values).median(), values.min(), values.max())))
 
@@ -94,28 +103,13 @@ def _cohort_number(cohort: dict | None, quantity: str) -> Estimate:
     return Estimate(value, value, value)
 
 
-def _row(number: pd.Series, ours: Estimate) -> dict:
-    missing = math.isnan(ours.value)
-    known = not missing and not math.isnan(ours.low)
-    inside = "yes" if known and ours.low <= number["paper"] <= ours.high else "no"
-    return {
-        **number.to_dict(),
-        "ours": ours.value,
-        "difference": ours.value - number["paper"],
-        "low": ours.low,
-        "high": ours.high,
-        "contains": inside if known else "",
-        "status": NOT_RUN if missing else "run",
-    }
-
-
 def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Table:
     """The comparison by table and cohort; ``every_number`` also lists what was not run."""
     lines = []
     for key in ordered(zip(rows["table"], rows["cohort"])):
         part = rows[(rows["table"] == key[0]) & (rows["cohort"] == key[1])]
         name = f"{TITLES[key[0]]}, {cohort_title(given.datasets, key[1])}: {_counts(part)}"
-        lines.append(Row((Cell(name),), heading=True))
+        lines.append(heading(name))
         shown = part if every_number else part[part["status"] == "run"]
         lines += [Row(_cells(row)) for _, row in shown.iterrows()]
     return given.table(

@@ -4,9 +4,16 @@ import pandas as pd
 
 from brio_core.evaluation.intervals import mean_of_repeats
 from brio_core.evaluation.scores import Estimate
-from brio_core.reporting.blocks import across, by_group, pairs
+from brio_core.reporting.blocks import by_group, pairs
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import PERMUTED, in_paper_order, ordered, read_summaries
+from brio_core.reporting.results import (
+    IDENTITY,
+    PERMUTED,
+    PLACE,
+    in_paper_order,
+    ordered,
+    read_summaries,
+)
 from brio_core.reporting.table import Cell, Table, plural, with_interval
 from brio_core.reporting.tables.results import spans
 from brio_core.system.errors import BrioError
@@ -26,7 +33,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     places = pairs(rows, Given(given.output))
     columns = ("Method", *["AUC", "50 inside?"] * len(places))
 
-    def cells(place: tuple, row: pd.Series) -> list[Cell]:
+    def cells(row: pd.Series) -> list[Cell]:
         auc = with_interval(row["auc_mean"], row["auc_low"], row["auc_high"])
         return [auc, Cell(row["contains_chance"], bold=row["contains_chance"] == "no")]
 
@@ -38,7 +45,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     )
     table = given.table(
         columns,
-        by_group(rows, Given(given.output), columns, across(places, 2, cells)),
+        by_group(rows, Given(given.output), columns, cells),
         f"AUC in %, mean over folds and over {' or '.join(counts)} "
         f"permutation{'' if counts == ['1'] else 's'} of the labels, with its 95 % interval in "
         f"brackets: {how}. Without leakage it contains 50 for about 19 of 20 methods.",
@@ -55,26 +62,14 @@ def permuted_rows(summaries: pd.DataFrame) -> pd.DataFrame:
     """
     base = summaries["protocol"].map(lambda name: PERMUTED.fullmatch(name)[1])
     rows = []
-    for (cohort, protocol, variant), part in summaries.assign(protocol=base).groupby(
-        ["cohort", "protocol", "variant"], sort=False
-    ):
+    groups = summaries.assign(protocol=base).groupby(PLACE, sort=False)
+    for _, part in groups:
         value, low, high = _mean_of_permutations(part)
         first = part.iloc[0]
-        rows.append(
-            {
-                "cohort": cohort,
-                "protocol": protocol,
-                "variant": variant,
-                **{key: first[key] for key in ("method", "label", "group")},
-                "permutations": len(part),
-                "subjects": first["subjects"],
-                "auc_mean": value,
-                "auc_low": low,
-                "auc_high": high,
-                "contains_chance": "yes" if low <= CHANCE <= high else "no",
-                "pooled_auc": part["pooled_auc"].mean(),
-            }
-        )
+        row = {key: first[key] for key in IDENTITY} | {"permutations": len(part)}
+        row |= {"subjects": first["subjects"], "auc_mean": value, "auc_low": low, "auc_high": high}
+        row["contains_chance"] = "yes" if low <= CHANCE <= high else "no"
+        rows.append(row | {"pooled_auc": part["pooled_auc"].mean()})
     return in_paper_order(pd.DataFrame(rows))
 
 

@@ -2,18 +2,10 @@
 
 import pandas as pd
 
-from brio_core.reporting.blocks import across, by_group, pairs, part_of, with_planned
+from brio_core.reporting import results
+from brio_core.reporting.blocks import by_group, pairs, part_of, scored, with_planned
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import (
-    COSTS,
-    PERMUTED,
-    SCORES,
-    cohort_title,
-    ordered,
-    place_title,
-    read_summaries,
-)
-from brio_core.reporting.table import NOT_RUN, Cell, Table, best, is_best, plural, with_sd
+from brio_core.reporting.table import NOT_RUN, Table, plural
 from brio_core.system.errors import BrioError
 
 OUTPUT = {"files": ["summaries"]}
@@ -21,37 +13,26 @@ OUTPUT = {"files": ["summaries"]}
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """AUC and accuracy as mean ± standard deviation over folds."""
-    rows = read_summaries(given.files["summaries"])
-    if rows["protocol"].str.fullmatch(PERMUTED.pattern).any():
+    rows = results.read_summaries(given.files["summaries"])
+    if rows["protocol"].str.fullmatch(results.PERMUTED.pattern).any():
         raise BrioError("--summaries holds permuted labels; make the table 'permuted' of these")
     # The same predictions give the same table, wherever they were made.
-    return with_planned(rows.drop(columns=list(COSTS)), given), results_table(rows, given)
+    return with_planned(rows.drop(columns=list(results.COSTS)), given), results_table(rows, given)
 
 
 def results_table(rows: pd.DataFrame, given: Given) -> Table:
     """What :func:`make` prints."""
     places = pairs(rows, given)
-    parts = {place: part_of(rows, *place) for place in places}
-    highest = {
-        (place, score): best(part[f"{score}_mean"].tolist())
-        for place, part in parts.items()
-        for score in SCORES
-    }
-    columns = ("Method", *[score.upper() for score in SCORES] * len(places))
-
-    def cells(place: tuple, row: pd.Series) -> list[Cell]:
-        means = {score: row[f"{score}_mean"] for score in SCORES}
-        return [
-            with_sd(mean, row[f"{score}_sd"], is_best(mean, highest[place, score]))
-            for score, mean in means.items()
-        ]
+    columns = ("Method", *[score.upper() for score in results.SCORES] * len(places))
 
     return given.table(
         columns,
-        by_group(rows, given, columns, across(places, len(SCORES), cells)),
-        _explanation(rows),
-        *(counts(parts[place], place, given.datasets) for place in places),
-        spans=spans(places, given.datasets, len(SCORES)),
+        by_group(rows, given, columns, scored(rows)),
+        "All numbers in %. AUC and ACC: mean ± standard deviation over "
+        f"{results.fold_names(rows, 's')}, each averaged over seeds first. Bold: the highest of a "
+        "column as printed, ties included.",
+        *(counts(part_of(rows, *place), place, given.datasets) for place in places),
+        spans=spans(places, given.datasets, len(results.SCORES)),
     )
 
 
@@ -59,24 +40,17 @@ def spans(places: list, datasets: dict, width: int) -> tuple[tuple[str, int], ..
     """The headings above the columns of each cohort and protocol."""
     several = len({protocol for _, protocol in places}) > 1
     names = [
-        place_title(datasets, *place) if several else cohort_title(datasets, place[0])
+        results.place_title(datasets, *place)
+        if several
+        else results.cohort_title(datasets, place[0])
         for place in places
     ]
     return (("", 1), *((name, width) for name in names))
 
 
-def _explanation(rows: pd.DataFrame) -> str:
-    units = {"loso": "held-out sites", "id": "test folds"}
-    unit = " or ".join(units.get(p, "folds") for p in ordered(rows["protocol"], tuple(units)))
-    return (
-        f"All numbers in %. AUC and ACC: mean ± standard deviation over {unit}, each averaged over "
-        "seeds first. Bold: the highest of a column as printed, ties included."
-    )
-
-
 def counts(part: pd.DataFrame, place: tuple[str, str], datasets: dict) -> str:
     """One sentence on who was tested, or that nobody was."""
-    name = place_title(datasets, *place)
+    name = results.place_title(datasets, *place)
     if part.empty:
         return f"{name}: {NOT_RUN}."
     first = part.iloc[0]

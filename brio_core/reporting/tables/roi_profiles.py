@@ -7,7 +7,7 @@ import pandas as pd
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import REFERENCE, cohort_title
-from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading
 
 OUTPUT = {
     "files": ["diagnostics"],
@@ -27,8 +27,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     for cohort in dict.fromkeys(cohort for cohort, _ in given.planned["pairs"]):
         title = cohort_title(given.datasets, cohort)
         top = top_rois(rows, cohort)
-        title = f"{title}: {NOT_RUN}" if top.empty else title
-        lines.append(Row((Cell(title),), heading=True))
+        lines.append(heading(f"{title}: {NOT_RUN}" if top.empty else title))
         for rank, (_, row) in enumerate(top.iterrows(), start=1):
             place = NONE if pd.isna(row["x"]) else f"{row['x']:.0f}, {row['y']:.0f}, {row['z']:.0f}"
             score = Cell(f"{row['times_uniform']:.2f}", f"± {row['times_uniform_sd']:.2f}")

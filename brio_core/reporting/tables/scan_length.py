@@ -1,5 +1,6 @@
 """How AUC falls when test scans are cut short, while models stay as they are."""
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -26,8 +27,11 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 
     def cells(own: pd.DataFrame) -> list[Cell]:
         own = own.set_index("fraction")
-        changes = (_change(own.loc[one]) if one in own.index else Cell(NONE) for one in fractions)
-        return [Cell(percent(own.loc[1.0, "auc_mean"])), *changes]
+        found = [Cell(percent(own.loc[1.0, "auc_mean"]))]
+        for mean, error in own.reindex(fractions)[["change_mean", "change_se"]].to_numpy():
+            change = percent(mean).replace("-", "−")
+            found.append(Cell(NONE) if math.isnan(mean) else Cell(change, f"± {percent(error)}"))
+        return found
 
     table = given.table(
         columns,
@@ -39,11 +43,6 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         "main experiment.",
     )
     return rows, table
-
-
-def _change(row: pd.Series) -> Cell:
-    mean, error = percent(row["change_mean"]), percent(row["change_se"])
-    return Cell(mean.replace("-", "−"), f"± {error}")
 
 
 def compared(one: Diagnostics) -> list[str]:
@@ -71,7 +70,7 @@ def scan_length_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
         keys = ["variant", "fold", "seed"]
         whole = one.table("folds").set_index(keys)["test_auc"]
         cut = one.table("scan-length").groupby([*keys, "fraction"])["test_auc"].mean().unstack()
-        for variant, about in one.variants.items():
+        for variant in one.variants:
             parts = {1.0: whole[variant]}
             # A method that needs longer scans has no such rows, at some sites or at all.
             if variant in cut.index:
@@ -81,11 +80,7 @@ def scan_length_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
                 if auc.empty:
                     continue
                 change = (auc - whole[variant]).groupby("fold").mean().dropna()
-                rows.append({
-                    "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
-                    "method": about["method"], "label": about["label"], "group": about["group"],
-                    "fraction": fraction,
-                    "folds": len(change), "auc_mean": auc.groupby("fold").mean().mean(),
-                    "change_mean": change.mean(), "change_se": change.sem(),
-                })  # fmt: skip
+                row = one.identity(variant) | {"fraction": fraction, "folds": len(change)}
+                row["auc_mean"] = auc.groupby("fold").mean().mean()
+                rows.append(row | {"change_mean": change.mean(), "change_se": change.sem()})
     return pd.DataFrame(rows)

@@ -1,6 +1,8 @@
 """Choices that the paper leaves open: our values, and where to change them, from the YAML files."""
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +11,7 @@ import yaml
 from brio_core.reporting.given import Given
 from brio_core.reporting.remarks import remarks
 from brio_core.reporting.results import REFERENCE
-from brio_core.reporting.table import Cell, Row, Table
+from brio_core.reporting.table import Cell, Row, Table, heading
 from brio_core.system.errors import BrioError
 
 OUTPUT = {
@@ -92,13 +94,9 @@ def _method_rows(name: str, params: dict, stated: Sequence[str], notes: dict) ->
 
 def _schema_rows(path: Path, values: dict, part: str, file: str) -> Iterator[tuple]:
     for key, rule in _unstated(read_yaml(path)):
-        value = values
-        for word in key.split("."):
-            value = value[word]
-        if value == {}:
-            continue
-        remark = rule["description"].strip()
-        yield "all methods", part, file, key, _text(value), key, remark
+        value = reduce(getitem, key.split("."), values)
+        if value != {}:
+            yield "all methods", part, file, key, _text(value), key, rule["description"].strip()
 
 
 def _unstated(rules: dict, above: str = "") -> Iterator[tuple[str, dict]]:
@@ -124,18 +122,15 @@ def choices_table(rows: pd.DataFrame, given: Given) -> Table:
     ]
     if not given.entry.get("other_methods"):
         notes.append(WITHOUT_KEY)
+    lines = []
+    for part, own in rows.groupby("part", sort=False):
+        lines.append(heading(f"{part}, {own['file'].iloc[0]}"))
+        shown = own[["choice", "value", "key", "remark"]].to_numpy()
+        lines += [Row(tuple(map(Cell, texts))) for texts in shown]
     return given.table(
         ("Choice", "Value", "Key", "Remark"),
-        tuple(_lines(rows)),
+        lines,
         *notes,
         left=(0, 1, 2, 3),
         folded=len(rows) > LONG,
     )
-
-
-def _lines(rows: pd.DataFrame) -> Iterator[Row]:
-    for part in dict.fromkeys(rows["part"]):
-        own = rows[rows["part"] == part]
-        yield Row((Cell(f"{part}, {own['file'].iloc[0]}"),), heading=True)
-        for _, row in own.iterrows():
-            yield Row(tuple(Cell(row[name]) for name in ("choice", "value", "key", "remark")))

@@ -5,7 +5,7 @@ import pandas as pd
 from brio_core.reporting.cohorts import read_profiles, recognition
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import class_names, cohort_title
-from brio_core.reporting.table import Cell, Row, Table, number, percent, with_spread
+from brio_core.reporting.table import Cell, Row, Table, heading, number, percent, with_spread
 
 OUTPUT = {
     "files": ["profiles"],
@@ -28,7 +28,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     for cohort, people in profiles.items():
         negative, positive = class_names(given.datasets.get(cohort, {}))
         if len(profiles) > 1:
-            lines.append(Row((Cell(cohort_title(given.datasets, cohort)),), heading=True))
+            lines.append(heading(cohort_title(given.datasets, cohort)))
         for site in [*sorted(people["site"].unique()), "all"]:
             here = people if site == "all" else people[people["site"] == site]
             for label, name in ((1, positive), (0, negative)):

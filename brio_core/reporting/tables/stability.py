@@ -53,14 +53,11 @@ def stability_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
         sites = sites.mean()
         means = sites.groupby("variant").mean()
         together = _correlations(one, sites)
-        for variant, about in one.variants.items():
+        for variant in one.variants:
             mean = means.loc[variant]
-            rows.append({
-                "cohort": one.cohort, "protocol": one.protocol, "variant": variant,
-                "method": about["method"], "label": about["label"], "group": about["group"],
-                "folds": len(sites.loc[variant]), **mean[list(MEASURES.values())],
-                "auc_mean": mean["test_auc"], **together,
-            })  # fmt: skip
+            row = one.identity(variant) | {"folds": len(sites.loc[variant])}
+            row |= {**mean[list(MEASURES.values())], "auc_mean": mean["test_auc"]}
+            rows.append(row | together)
     return pd.DataFrame(rows)
 
 
@@ -100,12 +97,9 @@ def _together(own: pd.DataFrame) -> list[Row]:
     first = own.iloc[0]
     if pd.isna(first.get("discrepancy_rho")):
         return []
-    label = f"Rank correlation with AUC, {first['methods']:.0f} methods"
-    return [Row((Cell(label), *(_rho(first, one) for one in MEASURES), Cell("")))]
-
-
-def _rho(row: pd.Series, measure: str) -> Cell:
-    value, low, high = (
-        f"{row[f'{measure}_rho{end}']:.2f}".replace("-", "−") for end in ("", "_low", "_high")
-    )
-    return Cell(value, f"[{low}, {high}]")
+    cells = [Cell(f"Rank correlation with AUC, {first['methods']:.0f} methods")]
+    for measure in MEASURES:
+        numbers = [first[f"{measure}_rho{end}"] for end in ("", "_low", "_high")]
+        value, low, high = (f"{one:.2f}".replace("-", "−") for one in numbers)
+        cells.append(Cell(value, f"[{low}, {high}]"))
+    return [Row((*cells, Cell("")))]

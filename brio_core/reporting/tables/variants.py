@@ -1,21 +1,18 @@
 """Each method against a variant of it: other hyperparameters, or several to choose from."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import groupby
 
 import pandas as pd
 
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import in_paper_order, read_meta, read_sites, read_summaries
+from brio_core.reporting.results import PLACE, in_paper_order, read_meta, read_sites, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, percent, points
-from brio_core.reporting.tables.checkpoints import PLACE, choices, differences
+from brio_core.reporting.tables.checkpoints import choices, differences
 
 OUTPUT = {"files": ["summaries", "sites", "runs"], "page": "training", "options": ["names"]}
 
 SEARCHED = "searched"
-MEASURES = ("validation", "crossed", "auc")
 TEXTS = ("setting", "values", "folds_chosen", "shipped")
 DIFFERENCES = ("crossed_difference", "auc_difference")
 SPANS = {
@@ -23,7 +20,7 @@ SPANS = {
     "crossed": "Validation AUC, cross-selected",
     "auc": "Test AUC",
 }
-WORDS = ("Method", "Hyperparameter", "Values", "Folds that chose each", "Preferred by validation")
+FOLDS_CHOSEN = "Folds that chose each"
 PREFERENCE_NOTE = (
     "The cross-selected AUC says which to prefer; where there is none, chosen does. –: there is "
     "nothing to compare."
@@ -48,8 +45,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     not exist.
     """
     names = given.entry.get("names", ["method", "variant"])
-    scores = read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
-    scores = scores.set_index(PLACE)["auc_mean"]
+    scores = read_variants(given.files["summaries"])["auc_mean"]
     # Averaged over seeds already.
     by_fold = read_sites(given.files["sites"]).set_index([*PLACE, "fold"])["auc"].sort_index()
     planned = given.planned.get("variants", [])
@@ -81,7 +77,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 
 
 def _scores(trained: dict, names: list[str], scores: pd.Series, by_fold: pd.Series) -> dict:
-    row: dict = {f"{measure}_{name}": None for measure in MEASURES for name in names}
+    row: dict = {f"{measure}_{name}": None for measure in SPANS for name in names}
     row |= {f"{name}{end}": None for name in DIFFERENCES for end in ("", "_se")}
     folds, tested = {}, {}
     for name, runs in trained.items():
@@ -140,44 +136,29 @@ def _ranked(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) -> Table:
     """What was tried, if several values were, and both beside each other."""
-
-    def text(name: str) -> Callable:
-        return lambda row: Cell(row[name] or _missing(row))
-
-    def share(measure: str, name: str) -> tuple[str, str, Callable]:
-        def cell(row: pd.Series) -> Cell:
-            value = row[f"{measure}_{name}"]
-            shown = _missing(row) if pd.isna(value) else percent(value)
-            preferred = measure == "crossed" and not is_search and name == row["preferred"]
-            return Cell(shown, bold=preferred)
-
-        return SPANS[measure], name.capitalize(), cell
-
-    def difference(measure: str) -> tuple[str, str, Callable]:
-        name = f"{measure}_difference"
-        return SPANS[measure], "Difference", lambda row: Cell(points(row[name], row[f"{name}_se"]))
-
-    tried = [
-        ("", "Hyperparameter", text("setting")),
-        ("", "Values", text("values")),
-        ("", "Folds that chose each", text("folds_chosen")),
-    ]
-    columns = [
-        *(tried if is_search else ()),
-        *(share("validation", name) for name in names),
-        *(share("crossed", name) for name in names),
-        difference("crossed"),
-        *(share("auc", name) for name in names),
-        difference("auc"),
-        *(() if is_search else [("", "Preferred by validation", text("preferred"))]),
-    ]
-    heads = ("Method", *(head for _, head, _ in columns))
-    spans = [(name, len(list(part))) for name, part in groupby(["", *(one[0] for one in columns)])]
+    tried = {"setting": "Hyperparameter", "values": "Values", "folds_chosen": FOLDS_CHOSEN}
+    before = tried if is_search else {}
+    behind = {} if is_search else {"preferred": "Preferred by validation"}
+    both = [name.capitalize() for name in names]
+    heads = ("Method", *before.values(), *both, *[*both, "Difference"] * 2, *behind.values())
+    # The first columns have no heading above them, nor has the last.
+    spans = [("", 1 + len(before)), *zip(SPANS.values(), (2, 3, 3)), *(("", 1) for _ in behind)]
 
     def cells(own: pd.DataFrame) -> list[Cell]:
-        return [make_cell(own.iloc[0]) for _, _, make_cell in columns]
+        row = own.iloc[0]
+        missing = NOT_RUN if row["status"] == NOT_RUN else NONE
+        found = [Cell(row[key] or missing) for key in before]
+        for measure in SPANS:
+            for name in names:
+                value = row[f"{measure}_{name}"]
+                preferred = measure == "crossed" and not is_search and name == row["preferred"]
+                found.append(Cell(missing if pd.isna(value) else percent(value), bold=preferred))
+            difference = f"{measure}_difference"
+            if difference in row:
+                found.append(Cell(points(row[difference], row[f"{difference}_se"])))
+        return [*found, *(Cell(row[key] or missing) for key in behind)]
 
-    words = [index for index, head in enumerate(heads) if head in WORDS]
+    words = ("Method", *before.values(), *behind.values())
     return given.table(
         heads,
         by_cohort(rows, replace(given, planned={}), heads, cells),
@@ -188,9 +169,5 @@ def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) 
         "standard error over folds as if no two had a validation site in common.",
         SEARCH_NOTE if is_search else PREFERENCE_NOTE,
         spans=tuple(spans),
-        left=tuple(words),
+        left=tuple(index for index, head in enumerate(heads) if head in words),
     )
-
-
-def _missing(row: pd.Series) -> str:
-    return NOT_RUN if row["status"] == NOT_RUN else NONE
