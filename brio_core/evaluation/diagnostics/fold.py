@@ -18,9 +18,8 @@ from brio_core.evaluation.diagnostics.factors import (
     roi_profile,
     variational_form,
 )
-from brio_core.evaluation.diagnostics.predictive_variation import predictive_variation
+from brio_core.evaluation.diagnostics.mismatch_axes import predictive_variation, site_discrepancy
 from brio_core.evaluation.diagnostics.scan_length import POSITIONS, shortened
-from brio_core.evaluation.diagnostics.site_discrepancy import site_discrepancy
 from brio_core.evaluation.scores import auc
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
