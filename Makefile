@@ -63,7 +63,8 @@ bench: $(READY) ## time training, planning and their parts; writes docs/benchmar
 	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; page=docs/benchmarks/$(DEVICE).md; \
 	    printf '# Device: %s\n\n`make bench` writes this page again.\n' $(DEVICE) > $$page.new && \
 	    for program in $(BENCHMARKS); do \
-	        python benchmarks/$$program.py --device $(DEVICE) >> $$page.new || exit 1; done; \
+	        python benchmarks/$$program.py --device $(DEVICE) >> $$page.new \
+	            || { rm $$page.new; exit 1; }; done; \
 	    mv $$page.new $$page; cat $$page
 
 pages: $(READY) ## make docs/configuration.md from the schemas, docs/results from templates and tables

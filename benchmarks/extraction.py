@@ -4,13 +4,12 @@ Each reader runs in a process of its own, so that its memory is its own; both wo
 one after the other.
 """
 
-import json
-import subprocess
-import sys
-import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nibabel
 import numpy as np
@@ -41,8 +40,8 @@ def make_files(folder: Path, frames: int) -> None:
     nibabel.save(nibabel.Nifti1Image(labels, affine), folder / "labels.nii.gz")
 
 
-def measure(folder: Path, reader: str) -> None:
-    """Print seconds and memory beyond the imports, and keep the means."""
+def measure(reader: str, folder: Path) -> tuple[float, float, np.ndarray]:
+    """Seconds, megabytes beyond the imports, and the means that were found."""
     bold, labels = folder / "bold.nii.gz", folder / "labels.nii.gz"
     before, begun = peak_memory(), time.perf_counter()
     if reader == "masker":
@@ -50,42 +49,34 @@ def measure(folder: Path, reader: str) -> None:
         means = masker.fit_transform(str(bold))
     else:
         means = Extractor(read_atlas(labels, None, ROIS), None, {}, 2).label_means(bold)[0]
-    seconds, megabytes = time.perf_counter() - begun, (peak_memory() - before) / 1e6
-    np.save(folder / f"{reader}.npy", means)
-    print(json.dumps([seconds, megabytes]))
+    return time.perf_counter() - begun, (peak_memory() - before) / 1e6, means
 
 
 def main(frames: int, repeats: int) -> None:
     found = {reader: [] for reader in READERS}
-    with tempfile.TemporaryDirectory() as name:
+    processes = {"max_workers": 1, "mp_context": get_context("spawn"), "max_tasks_per_child": 1}
+    with TemporaryDirectory() as name, ProcessPoolExecutor(**processes) as pool:
         make_files(Path(name), frames)
         # In turn, so that whatever else the machine does meets both.
         for reader in [*READERS] * repeats:
-            command = [sys.executable, "-W", "ignore", __file__, "--child", name, reader]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found[reader].append(json.loads(done.stdout.splitlines()[-1]))
-        means = {reader: np.load(Path(name) / f"{reader}.npy") for reader in READERS}
-    best = {reader: min(seconds for seconds, _ in runs) for reader, runs in found.items()}
+            found[reader].append(pool.submit(measure, reader, Path(name)).result())
+    best = {reader: min(seconds for seconds, _, _ in runs) for reader, runs in found.items()}
     rows = []
     for reader, title in READERS.items():
-        most = max(megabytes for _, megabytes in found[reader])
+        most = max(megabytes for _, megabytes, _ in found[reader])
         ratio = best["masker"] / best[reader]
         rows.append((title, f"{best[reader]:.2f}", f"{ratio:.1f}", f"{most:.0f}"))
     shape = " x ".join(map(str, (*SHAPE, frames)))
     about = f"; {shape} float32 in .nii.gz, {ROIS} labels; best of {repeats}"
     begin("extraction", "cpu", f", nilearn {version('nilearn')}{about}")
     print(table(("reader", "seconds", "times faster", "MB above imports"), rows))
-    difference = np.abs(means["stream"] / means["masker"] - 1).max()
-    print(f"\nLargest relative difference between the two: {difference:.1e}")
+    masker, stream = (found[reader][0][2] for reader in READERS)
+    print(f"\nLargest relative difference between the two: {np.abs(stream / masker - 1).max():.1e}")
 
 
 if __name__ == "__main__":
     PARSER = argument_parser(__doc__)
     PARSER.add_argument("--frames", type=int, default=200)
     PARSER.add_argument("--repeats", type=int, default=5)
-    PARSER.add_argument("--child", nargs=2, metavar=("DIR", "READER"), help="time one reader")
     ARGUMENTS = PARSER.parse_args()
-    if ARGUMENTS.child:
-        measure(Path(ARGUMENTS.child[0]), ARGUMENTS.child[1])
-    else:
-        main(ARGUMENTS.frames, ARGUMENTS.repeats)
+    main(ARGUMENTS.frames, ARGUMENTS.repeats)

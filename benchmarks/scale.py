@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from common import ROOT, argument_parser, begin, common_settings, smooth_noise, table
 
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
 from brio_core.cohorts.splits import split_checksum
 from brio_core.cohorts.stores import Rois, write_series
-from brio_core.cohorts.tables import write_table
 from brio_core.system.files import read_json, write_json
 
 ROWS = ("brio", "linear-confounds", "linear-correlation", "linear-reestimation", "linear-tangent")
@@ -52,16 +52,14 @@ def make(folder: Path, subjects: int) -> None:
 
     regions = Rois.named(f"roi{index}" for index in range(rois))
     write_series(folder / "series.h5", names, map(scan, range(subjects)), regions, {})
-    rows = [
-        {
-            "subject": name, "site": f"site{site[index]:02d}", "label": label[index],
-            "age": f"{generator.uniform(8, 60):.1f}", "sex": "MF"[generator.integers(2)],
-            "mean_fd": f"{generator.uniform(0.05, 0.4):.3f}", "tr": "2", "group": "n/a",
-            "source": name,
-        }
-        for index, name in enumerate(names)
-    ]  # fmt: skip
-    write_table(folder / "participants.tsv", PARTICIPANT_COLUMNS, rows)
+    people = pd.DataFrame({"subject": names, "label": label, "tr": 2, "group": "n/a"})
+    people["site"] = [f"site{number:02d}" for number in site]
+    people["age"] = generator.uniform(8, 60, subjects).round(1)
+    people["sex"] = generator.choice(["M", "F"], subjects)
+    people["mean_fd"] = generator.uniform(0.05, 0.4, subjects).round(3)
+    people["source"] = names
+    file = folder / "participants.tsv"
+    people.to_csv(file, sep="\t", index=False, columns=PARTICIPANT_COLUMNS)
 
 
 def run(*arguments: object) -> str:
