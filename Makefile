@@ -6,7 +6,7 @@ PYTHON ?= python3
 # Another index for torch, such as the one that PyTorch names for its small CPU build.
 TORCH_INDEX ?=
 DEVICE ?= cpu
-OPERATIONS := sinkhorn reestimation encoder tangent
+BENCHMARKS := operations training overhead extraction
 READY := .venv/.ready
 # Rules call `python`, so the environment comes first in PATH; what the user's PYTHONPATH names
 # must not shadow pinned packages.
@@ -53,14 +53,13 @@ format: $(READY) ## format all code
 	@$(IN_VENV) ruff format .
 	@$(IN_VENV) snakefmt Snakefile workflow
 
-bench: $(READY) ## time planning, training and their parts; results go to docs/benchmarks (DEVICE=cuda)
-	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; cd docs/benchmarks; \
-	    for name in $(OPERATIONS); do \
-	        python ../../benchmarks/operations.py $$name --device $(DEVICE) \
-	            | tee $(DEVICE)-$$name.md || exit 1; done; \
-	    python ../../benchmarks/training.py --device $(DEVICE) | tee $(DEVICE)-training.md && \
-	    python ../../benchmarks/overhead.py plan | tee planning.md && \
-	    python ../../benchmarks/extraction.py | tee extraction.md
+bench: $(READY) ## time training, planning and their parts; writes docs/benchmarks/cpu.md (DEVICE=cuda)
+	@$(IN_VENV); export PYTHONPATH="$(CURDIR)"; page=docs/benchmarks/$(DEVICE).md; \
+	    printf '# Device: %s\n\n`make bench` writes this page again.\n' $(DEVICE) > $$page.new && \
+	    for program in $(BENCHMARKS); do \
+	        python benchmarks/$$program.py --device $(DEVICE) >> $$page.new \
+	            || { rm $$page.new; exit 1; }; done; \
+	    mv $$page.new $$page; cat $$page
 
 pages: $(READY) ## make docs/configuration.md from the schemas, docs/results from templates and tables
 	@$(IN_VENV) python scripts/manual.py

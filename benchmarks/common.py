@@ -1,7 +1,8 @@
-"""What the benchmarks share: machine, timing, tables, and a cohort of ABIDE's size to train on."""
+"""What the benchmarks share: arguments, machine, timing, tables, and a cohort of ABIDE's size."""
 
+import argparse
+import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,20 @@ from brio_core.cohorts.cohort import Cohort
 from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
-from brio_core.methods import registry
-from brio_core.training.checkpoints import Checkpoints
-from brio_core.training.data import TrainingData, read_folds
-from brio_core.training.problem import Problem, Trial
-from brio_core.training.trainer import train
 
-METHODS = Path(__file__).resolve().parents[1] / "config" / "methods"
+ROOT = Path(__file__).resolve().parents[1]
+METHODS = ROOT / "config" / "methods"
+# Products of matrices are deterministic on a GPU only with a workspace of this size.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def argument_parser(description: str) -> argparse.ArgumentParser:
+    """The arguments of every benchmark: a device and the threads of a CPU."""
+    layout = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=layout)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    return parser
 
 
 def machine(device: str) -> str:
@@ -33,6 +41,11 @@ def machine(device: str) -> str:
         f"{name}, {platform.machine()}, {torch.get_num_threads()} thread(s), "
         f"torch {torch.__version__}, Python {platform.python_version()}"
     )
+
+
+def begin(title: str, device: str, about: str = "") -> None:
+    """Print the heading of a section of docs/benchmarks, and what its numbers belong to."""
+    print(f"\n## {title}\n\n{machine(device)}{about}\n", flush=True)
 
 
 def wait(device: str) -> None:
@@ -57,6 +70,16 @@ def seconds(call: Callable[[], object], device: str, repeats: int = 3) -> float:
     timed(1)
     calls = max(1, int(0.2 / timed(1)))
     return min(timed(calls) for _ in range(repeats)) / calls
+
+
+def peak_memory(process: int | str = "self") -> int:
+    """Highest resident memory of a running process so far, in bytes; 0 where it has ended.
+
+    From the kernel's own page: what ``resource`` tells begins with the memory of the parent.
+    """
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    stated = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+    return 1024 * int(stated[0]) if stated else 0
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -115,29 +138,3 @@ def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
         "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
     }
     return Cohort("made-up", subjects, site, fc, series, covariates), split, lengths
-
-
-def train_folds(
-    size: Size,
-    name: str,
-    hyperparameters: dict,
-    device: str,
-    n_folds: int | None = None,
-    budget: int | None = None,
-) -> tuple[float, list]:
-    """Seconds of training the first folds, or all, of a made-up cohort, and their results.
-
-    ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
-    """
-    cohort, split, lengths = make_cohort(size)
-    folds = read_folds(cohort, split, lengths)[:n_folds]
-    method = registry.find(name)
-    known = method.Hyperparameters.of(hyperparameters, name)
-    data = TrainingData(cohort, split, folds, torch.device(device), budget)
-    problem = Problem(data, Trial(method, known, name, 0))
-    wait(device)
-    with tempfile.TemporaryDirectory() as folder:
-        begun = time.perf_counter()
-        results = train(problem, Checkpoints(Path(folder), "benchmark", 60), None)
-        wait(device)
-        return time.perf_counter() - begun, results

@@ -4,26 +4,27 @@ Each reader runs in a process of its own, so that its memory is its own; both wo
 one after the other.
 """
 
-import argparse
-import json
-import platform
-import subprocess
-import sys
-import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import nibabel
 import numpy as np
+from common import argument_parser, begin, peak_memory, table
+from nilearn.maskers import NiftiLabelsMasker
+
+from brio_core.cohorts.atlases.atlas import read_atlas
+from brio_core.cohorts.readers.images import Extractor
 
 SHAPE, ROIS = (61, 73, 61), 116
-READERS = ("masker", "stream")
+READERS = {"masker": "nilearn's masker", "stream": "ours, volume by volume"}
 
 
 def make_files(folder: Path, frames: int) -> None:
     """An image of noise in an ellipsoid, and ``ROIS`` labels of unequal size within it."""
-    import nibabel
-
     draw = np.random.default_rng(0)
     axes = (np.linspace(-1, 1, size) for size in SHAPE)
     place = np.stack(np.meshgrid(*axes, indexing="ij"), -1)
@@ -39,72 +40,43 @@ def make_files(folder: Path, frames: int) -> None:
     nibabel.save(nibabel.Nifti1Image(labels, affine), folder / "labels.nii.gz")
 
 
-def measure(folder: Path, reader: str) -> None:
-    """Print seconds and memory beyond the imports, and keep the means."""
-    import nibabel
-    from nilearn.maskers import NiftiLabelsMasker
-
-    from brio_core.cohorts.atlases.atlas import read_atlas
-    from brio_core.cohorts.readers.images import Extractor
-
+def measure(reader: str, folder: Path) -> tuple[float, float, np.ndarray]:
+    """Seconds, megabytes beyond the imports, and the means that were found."""
     bold, labels = folder / "bold.nii.gz", folder / "labels.nii.gz"
-
-    def masker():
-        fitted = NiftiLabelsMasker(nibabel.load(labels), standardize=None, verbose=0)
-        return fitted.fit_transform(str(bold))
-
-    def stream():
-        return Extractor(read_atlas(labels, None, ROIS), None, {}, 2).label_means(bold)[0]
-
-    before, begun = _peak(), time.perf_counter()
-    means = {"masker": masker, "stream": stream}[reader]()
-    seconds, megabytes = time.perf_counter() - begun, _peak() - before
-    np.save(folder / f"{reader}.npy", means)
-    print(json.dumps({"seconds": seconds, "megabytes": megabytes}))
+    before, begun = peak_memory(), time.perf_counter()
+    if reader == "masker":
+        masker = NiftiLabelsMasker(nibabel.load(labels), standardize=None, verbose=0)
+        means = masker.fit_transform(str(bold))
+    else:
+        means = Extractor(read_atlas(labels, None, ROIS), None, {}, 2).label_means(bold)[0]
+    return time.perf_counter() - begun, (peak_memory() - before) / 1e6, means
 
 
-def _peak() -> float:
-    """Highest resident memory of this process so far, in MB.
-
-    From the kernel's own page: what ``resource`` tells begins with the memory of the parent.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--frames", type=int, default=200)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--child", nargs=2, metavar=("DIR", "READER"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        measure(Path(arguments.child[0]), arguments.child[1])
-        return
+def main(frames: int, repeats: int) -> None:
     found = {reader: [] for reader in READERS}
-    with tempfile.TemporaryDirectory() as name:
-        make_files(Path(name), arguments.frames)
+    processes = {"max_workers": 1, "mp_context": get_context("spawn"), "max_tasks_per_child": 1}
+    with TemporaryDirectory() as name, ProcessPoolExecutor(**processes) as pool:
+        make_files(Path(name), frames)
         # In turn, so that whatever else the machine does meets both.
-        for reader in READERS * arguments.repeats:
-            command = [sys.executable, "-W", "ignore", __file__, "--child", name, reader]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found[reader].append(json.loads(done.stdout.splitlines()[-1]))
-        means = {reader: np.load(Path(name) / f"{reader}.npy") for reader in READERS}
-    best = {reader: min(run["seconds"] for run in runs) for reader, runs in found.items()}
-    most = {reader: max(run["megabytes"] for run in runs) for reader, runs in found.items()}
-    difference = np.abs(means["stream"] / means["masker"] - 1).max()
-    shape = " x ".join(map(str, (*SHAPE, arguments.frames)))
-    print(
-        f"CPU, {platform.machine()}, nilearn {version('nilearn')}, Python "
-        f"{platform.python_version()}; {shape} float32 in .nii.gz, {ROIS} labels; "
-        f"best of {arguments.repeats}\n"
-    )
-    print("| reader | seconds | times faster | MB above imports |\n| --- | --- | --- | --- |")
-    for title, reader in (("nilearn's masker", "masker"), ("ours, volume by volume", "stream")):
+        for reader in [*READERS] * repeats:
+            found[reader].append(pool.submit(measure, reader, Path(name)).result())
+    best = {reader: min(seconds for seconds, _, _ in runs) for reader, runs in found.items()}
+    rows = []
+    for reader, title in READERS.items():
+        most = max(megabytes for _, megabytes, _ in found[reader])
         ratio = best["masker"] / best[reader]
-        print(f"| {title} | {best[reader]:.2f} | {ratio:.1f} | {most[reader]:.0f} |")
-    print(f"\nLargest relative difference between the two: {difference:.1e}")
+        rows.append((title, f"{best[reader]:.2f}", f"{ratio:.1f}", f"{most:.0f}"))
+    shape = " x ".join(map(str, (*SHAPE, frames)))
+    about = f"; {shape} float32 in .nii.gz, {ROIS} labels; best of {repeats}"
+    begin("extraction", "cpu", f", nilearn {version('nilearn')}{about}")
+    print(table(("reader", "seconds", "times faster", "MB above imports"), rows))
+    masker, stream = (found[reader][0][2] for reader in READERS)
+    print(f"\nLargest relative difference between the two: {np.abs(stream / masker - 1).max():.1e}")
 
 
 if __name__ == "__main__":
-    main()
+    PARSER = argument_parser(__doc__)
+    PARSER.add_argument("--frames", type=int, default=200)
+    PARSER.add_argument("--repeats", type=int, default=5)
+    ARGUMENTS = PARSER.parse_args()
+    main(ARGUMENTS.frames, ARGUMENTS.repeats)

@@ -1,6 +1,7 @@
 """Single operations of training, each against the libraries that offer the same.
 
-python benchmarks/operations.py sinkhorn --device cuda
+python benchmarks/operations.py --device cuda
+python benchmarks/operations.py sinkhorn encoder
 
 - sinkhorn: the debiased Sinkhorn divergence with its gradient, against geomloss and POT
 - reestimation: FC of circular block resamples, against loops over nilearn and arch
@@ -10,56 +11,22 @@ python benchmarks/operations.py sinkhorn --device cuda
 A library that is not installed is named and left out.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import numpy as np
+import torch
+from common import argument_parser, begin, seconds, smooth_noise, table
+from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.nn import functional
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("operation", choices=("sinkhorn", "reestimation", "encoder", "tangent"))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=2)
-    return parser.parse_args()
+from brio_core.connectivity import reestimation as resampling
+from brio_core.connectivity.fisher_z import fisher_z_connectivity, standardise
+from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph
+from brio_core.methods.brio.factors import SignedEncoder
+from brio_core.methods.layers.transport import sinkhorn_divergence
+from brio_core.methods.linear.tangent import CHUNK, ledoit_wolf, tangent_space
 
-
-ARGUMENTS = parse()
-
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from common import machine, seconds, smooth_noise, table  # noqa: E402
-from libraries import (  # noqa: E402
-    arch_loop,
-    edge_lists,
-    geomloss,
-    nilearn_loop,
-    nilearn_tangent,
-    pot,
-    sparse_encoder,
-)
-from torch.func import functional_call, grad, stack_module_state, vmap  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from brio_core.connectivity.fisher_z import fisher_z_connectivity, standardise  # noqa: E402
-from brio_core.connectivity.graphs import (  # noqa: E402
-    node_descriptor,
-    propagation_support,
-    signed_graph,
-)
-from brio_core.connectivity.reestimation import (  # noqa: E402
-    block_indices,
-    block_multiplicities,
-    reestimated_connectivity,
-    refresh_keys,
-    subject_keys,
-)
-from brio_core.methods.brio.factors import SignedEncoder  # noqa: E402
-from brio_core.methods.layers.transport import sinkhorn_divergence  # noqa: E402
-from brio_core.methods.linear.tangent import CHUNK, ledoit_wolf, tangent_space  # noqa: E402
-
-DEVICE, GPU = ARGUMENTS.device, ARGUMENTS.device.startswith("cuda")
 # A program is made ready to be timed; it says how far its numbers are from ours or the exact ones.
 Program = Callable[[], tuple[Callable[[], object], str]]
 # What is timed at one size, by name; the first program is ours.
@@ -74,32 +41,36 @@ ANNEALING = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 ITERATIONS = (5, 10, 20, 30, 50, 100, 200, 500)
 
 
-def value_and_gradient(function, x, y, setting):
-    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
-    value = function(x, y, setting)
-    return value.detach(), *torch.autograd.grad(value.sum(), (x, y))
-
-
-def cuda_graph(call):
-    """The same work as a CUDA graph, which is how training runs it."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph.replay
-
-
 def sinkhorn() -> Iterator[Case]:
     """Points as in training: four unit factors of 16 dimensions, squared norm one half."""
 
     def ours(x, y, iterations):
         return sinkhorn_divergence(x, y, EPSILON, iterations)
 
-    def cheapest(function, settings, x, y, exact, ready=lambda call: call):
+    def geomloss(x, y, scaling):
+        # The dense backend, which halves the squared distance; ``scaling`` is its annealing.
+        from geomloss import SamplesLoss
+
+        blur = (EPSILON / 2) ** 0.5
+        return 2 * SamplesLoss("sinkhorn", 2, blur, scaling=scaling, backend="tensorized")(x, y)
+
+    def pot(x, y, iterations):
+        # The batched log-domain solver with the envelope gradient.
+        from ot.batch import dist_batch, solve_batch
+
+        def transport(a, b):
+            cost = dist_batch(a, b, metric="sqeuclidean")
+            options = {"max_iter": iterations, "tol": 1e-12, "method": "log_sinkhorn"}
+            return solve_batch(cost, EPSILON, reg_type="kl", **options).value
+
+        return transport(x, y) - (transport(x, x) + transport(y, y)) / 2
+
+    def value_and_gradient(function, x, y, setting):
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        value = function(x, y, setting)
+        return value.detach(), *torch.autograd.grad(value.sum(), (x, y))
+
+    def cheapest(function, settings, x, y, exact):
         for setting in settings:
             call = partial(value_and_gradient, function, x, y, setting)
             pairs = zip(call(), exact, strict=True)
@@ -107,23 +78,33 @@ def sinkhorn() -> Iterator[Case]:
             if errors[0] <= WITHIN:
                 break
         about = f"value {errors[0]:.1e}, gradient {max(errors[1:]):.1e}, setting {setting}"
-        return ready(call), about
+        return call, about
+
+    def captured(*given):
+        # As a CUDA graph, which is how training runs it.
+        call, about = cheapest(*given)
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            call()
+        return graph.replay, about
 
     for size in (4, 16, 64):
         generator = torch.Generator().manual_seed(0)
         centre = torch.randn(2, PROBLEMS, 1, 4, 16, generator=generator, dtype=torch.float64)
         spread = torch.randn(2, PROBLEMS, size, 4, 16, generator=generator).double()
         points = functional.normalize(centre + 1.5 * spread, dim=-1) / 8**0.5
-        x, y = points = points.flatten(-2).to(DEVICE)
-        data = (x.float(), y.float(), value_and_gradient(ours, *points, 2000))
+        x, y = points.flatten(-2).to(DEVICE)
+        data = (x.float(), y.float(), value_and_gradient(ours, x, y, 2000))
         programs = {"ours": partial(cheapest, ours, ITERATIONS, *data)}
         if GPU:
-            programs["ours, CUDA graph"] = partial(programs["ours"], ready=cuda_graph)
-        annealing = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
-        programs["geomloss tensorized"] = partial(
-            cheapest, partial(geomloss, EPSILON), annealing, *data
-        )
-        programs["POT batch"] = partial(cheapest, partial(pot, EPSILON), ITERATIONS, *data)
+            programs["ours, CUDA graph"] = partial(captured, ours, ITERATIONS, *data)
+        programs["geomloss tensorized"] = partial(cheapest, geomloss, ANNEALING, *data)
+        programs["POT batch"] = partial(cheapest, pot, ITERATIONS, *data)
         programs["ours, as in training"] = partial(cheapest, ours, (50,), *data)
         yield f"{PROBLEMS} problems, {size} x {size} points", programs
 
@@ -143,33 +124,60 @@ def reestimation() -> Iterator[Case]:
     def ours(scans, keys, indices):
         bold, keys = torch.as_tensor(scans, device=DEVICE), keys.to(DEVICE)
         frames = torch.full((count,), n_frames, device=DEVICE)
+        lengths = torch.full_like(frames, block)
 
         def call():
-            weight = block_multiplicities(frames, torch.full_like(frames, block), keys, n_frames)
-            parts = (slice(start, start + step) for start in range(0, count, step))
-            return [reestimated_connectivity(bold[part], weight[part]) for part in parts]
+            weight = resampling.block_multiplicities(frames, lengths, keys, n_frames)
+            parts = zip(bold.split(step), weight.split(step))
+            return [resampling.reestimated_connectivity(*part) for part in parts]
 
         expected = fisher_z_connectivity(scans[0][indices[0, 0]].astype(np.float64))
         return call, f"{np.abs(call()[0][0, 0].cpu().numpy() - expected).max():.0e}"
 
+    def fisher_z(correlation):
+        return np.arctanh(np.clip(correlation, -1 + 1e-7, 1 - 1e-7))
+
+    def nilearn_loop(scans, indices):
+        from nilearn.connectome import ConnectivityMeasure
+        from sklearn.covariance import EmpiricalCovariance
+
+        estimator = EmpiricalCovariance(store_precision=False)
+        measure = ConnectivityMeasure(estimator, kind="correlation", standardize=False)
+
+        def call():
+            for scan, draws in zip(scans, indices):
+                fisher_z(measure.fit_transform([scan[draw] for draw in draws]))
+
+        return call, ""
+
+    def arch_loop(scans):
+        from arch.bootstrap import CircularBlockBootstrap
+
+        def call():
+            for scan in scans:
+                for (draw,), _ in CircularBlockBootstrap(block, scan, seed=0).bootstrap(resamples):
+                    fisher_z(np.corrcoef(draw.T))
+
+        return call, ""
+
     for rois in (116, 200):
         scans = scans_of_noise(count, n_frames, rois)
-        subjects = subject_keys("bench", [str(index) for index in range(count)], 0)
-        keys = refresh_keys(subjects, block, 0, resamples)
-        indices = block_indices(n_frames, block, keys).numpy()
+        subjects = resampling.subject_keys("bench", [str(index) for index in range(count)], 0)
+        keys = resampling.refresh_keys(subjects, block, 0, resamples)
+        indices = resampling.block_indices(n_frames, block, keys).numpy()
         yield (
             f"{count * resamples} re-estimates of {n_frames} frames, {rois} ROIs",
             {
                 "ours": partial(ours, scans, keys, indices),
                 "nilearn loop, CPU": partial(nilearn_loop, scans, indices),
-                "arch loop, CPU": partial(arch_loop, scans, block, resamples),
+                "arch loop, CPU": partial(arch_loop, scans),
             },
         )
 
 
 def encoder() -> Iterator[Case]:
     n_folds, n_graphs = (20, 136) if GPU else (2, 32)
-    shape = (16, 64, 2)
+    roi_dim, width, layers = 16, 64, 2
     torch.set_float32_matmul_precision("high")
 
     def ours(encoders, dense, descriptor):
@@ -182,18 +190,32 @@ def encoder() -> Iterator[Case]:
         return partial(vmap(grad(loss)), state, *inputs), ""
 
     def geometric(encoders, dense, descriptor, graph):
-        sparse = sparse_encoder(graph.shape[-1], *shape).to(DEVICE)
-        sparse.load_state_dict(encoders[0].state_dict())
-        edges = edge_lists(graph)
+        # The same layers with message passing over edge lists, of all graphs of a batch at once.
+        from torch_geometric.nn import SimpleConv
+
+        propagate, own, edges = SimpleConv(aggr="sum"), encoders[0], []
+        for channel in graph.unbind(1):
+            batch, row, column = channel.nonzero(as_tuple=True)
+            ends = torch.stack([column, row]) + batch * graph.shape[-1]
+            edges.append((ends, channel[batch, row, column]))
+
+        def forward():
+            identity = own.roi_embedding.repeat(n_graphs, 1)
+            hidden = torch.cat([identity, descriptor.flatten(0, 1)], -1)
+            hidden = functional.gelu(own.enter(hidden))
+            for layer in own.layers:
+                messages = layer.messages(hidden).view(-1, 2, width).unbind(1)
+                received = sum(propagate(one, *some) for one, some in zip(messages, edges))
+                hidden = layer.norm(hidden + functional.gelu(layer.own(hidden) + received))
+            return hidden
 
         def call():
             for _ in range(n_folds):
-                value = sparse(edges, descriptor).square().mean()
-                torch.autograd.grad(value, list(sparse.parameters()))
+                torch.autograd.grad(forward().square().mean(), list(own.parameters()))
 
         with torch.no_grad():
-            expected = encoders[0](dense, descriptor).flatten(0, 1)
-            return call, f"{float((sparse(edges, descriptor) - expected).abs().max()):.0e}"
+            expected = own(dense, descriptor).flatten(0, 1)
+            return call, f"{float((forward() - expected).abs().max()):.0e}"
 
     for rois in (116, 200):
         generator = torch.Generator().manual_seed(0)
@@ -201,15 +223,12 @@ def encoder() -> Iterator[Case]:
         fc = (fc + fc.mT).to(DEVICE)
         support = propagation_support(fc, torch.zeros(n_graphs, dtype=torch.int64), 0.2)
         graph, descriptor = signed_graph(fc, support), node_descriptor(fc, support)
-        encoders = [SignedEncoder(rois, *shape).to(DEVICE) for _ in range(n_folds)]
+        shape = (rois, roi_dim, width, layers)
+        encoders = [SignedEncoder(*shape).to(DEVICE) for _ in range(n_folds)]
         data = (encoders, graph.movedim(-3, -1).flatten(-2), descriptor)
-        yield (
-            f"{n_folds} folds of {n_graphs} graphs, {rois} ROIs",
-            {
-                "ours": partial(ours, *data),
-                "PyTorch Geometric": partial(geometric, *data, graph),
-            },
-        )
+        programs = {"ours": partial(ours, *data)}
+        programs["PyTorch Geometric"] = partial(geometric, *data, graph)
+        yield f"{n_folds} folds of {n_graphs} graphs, {rois} ROIs", programs
 
 
 def tangent() -> Iterator[Case]:
@@ -221,42 +240,47 @@ def tangent() -> Iterator[Case]:
             rows = slice(start, min(start + CHUNK, count))
             work(rows, covariance[rows])
 
-    def ours():
+    def vectors():
         bold = torch.as_tensor(scans, device=DEVICE)
-        length = torch.full((count,), frames, device=DEVICE)
-
-        def call():
-            covariance = ledoit_wolf(bold, length)
-            vectors = torch.empty(count, rois * (rois + 1) // 2, device=DEVICE)
-            tangent_space(partial(in_chunks, covariance), vectors)
-            return vectors
-
-        return call, ""
+        covariance = ledoit_wolf(bold, torch.full((count,), frames, device=DEVICE))
+        made = torch.empty(count, rois * (rois + 1) // 2, device=DEVICE)
+        tangent_space(partial(in_chunks, covariance), made)
+        return made
 
     def nilearn():
-        call = nilearn_tangent(scans)
-        return call, f"{np.abs(call() - ours()[0]().cpu().numpy()).max():.0e}"
+        from nilearn.connectome import ConnectivityMeasure
 
-    yield f"{count} scans, {rois} ROIs", {"ours": ours, "nilearn, CPU": nilearn}
+        measure = ConnectivityMeasure(kind="tangent", vectorize=True, standardize=False)
+        call = partial(measure.fit_transform, list(scans.astype(np.float64)))
+        return call, f"{np.abs(call() - vectors().cpu().numpy()).max():.0e}"
+
+    yield f"{count} scans, {rois} ROIs", {"ours": lambda: (vectors, ""), "nilearn, CPU": nilearn}
+
+
+OPERATIONS = {one.__name__: one for one in (sinkhorn, reestimation, encoder, tangent)}
+PARSER = argument_parser(__doc__)
+PARSER.add_argument("operation", nargs="*", help=f"of {', '.join(OPERATIONS)}; default: all")
+ARGUMENTS = PARSER.parse_args()
+DEVICE, GPU = ARGUMENTS.device, ARGUMENTS.device.startswith("cuda")
 
 
 def main() -> None:
     torch.set_num_threads(ARGUMENTS.threads)
-    operations = {one.__name__: one for one in (sinkhorn, reestimation, encoder, tangent)}
-    print(f"{machine(DEVICE)}\n")
-    rows = []
-    for size, programs in operations[ARGUMENTS.operation]():
-        own = None
-        for name, prepare in programs.items():
-            try:
-                call, error = prepare()
-            except ImportError:
-                rows.append((size, name, "not installed", "", ""))
-                continue
-            took = 1e3 * seconds(call, DEVICE)
-            own = own or took
-            rows.append((size, name, error, f"{took:.3f}", f"{took / own:.1f}"))
-    print(table(("what", "program", "largest error", "ms", "times ours"), rows))
+    for operation in ARGUMENTS.operation or OPERATIONS:
+        begin(operation, DEVICE)
+        rows = []
+        for size, programs in OPERATIONS[operation]():
+            own = None
+            for name, prepare in programs.items():
+                try:
+                    call, error = prepare()
+                except ImportError:
+                    rows.append((size, name, "not installed", "", ""))
+                    continue
+                took = 1e3 * seconds(call, DEVICE)
+                own = own or took
+                rows.append((size, name, error, f"{took:.3f}", f"{took / own:.1f}"))
+        print(table(("what", "program", "largest error", "ms", "times ours"), rows))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ largest resident memory the system reports. Training is that of one fold: two ep
 second with a refresh of its qualifications at its beginning, and the linear rows.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -16,37 +15,26 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+import numpy as np
+import pandas as pd
+from common import ROOT, argument_parser, begin, common_settings, smooth_noise, table
+
+from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
+from brio_core.cohorts.splits import split_checksum
+from brio_core.cohorts.stores import Rois, write_series
+from brio_core.system.files import read_json, write_json
+
 ROWS = ("brio", "linear-confounds", "linear-correlation", "linear-reestimation", "linear-tangent")
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--subjects", type=int, nargs="*", default=(2500, 5000, 10000, 20000))
-    parser.add_argument("--rois", type=int, default=200)
-    parser.add_argument("--frames", type=int, default=300)
-    parser.add_argument("--sites", type=int, default=20)
-    parser.add_argument("--memory-mb", type=int, default=8000)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--methods", nargs="*", default=ROWS)
-    parser.add_argument("--folder", type=Path, help="where the cohort goes (default: temporary)")
-    return parser.parse_args()
-
-
-ARGUMENTS = parse()
-
-import numpy as np  # noqa: E402
-from common import common_settings, machine, smooth_noise, table  # noqa: E402
-
-from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS  # noqa: E402
-from brio_core.cohorts.splits import split_checksum  # noqa: E402
-from brio_core.cohorts.stores import Rois, write_series  # noqa: E402
-from brio_core.cohorts.tables import write_table  # noqa: E402
-from brio_core.system.files import read_json, write_json  # noqa: E402
+PARSER = argument_parser(__doc__)
+PARSER.add_argument("--subjects", type=int, nargs="*", default=(2500, 5000, 10000, 20000))
+PARSER.add_argument("--rois", type=int, default=200)
+PARSER.add_argument("--frames", type=int, default=300)
+PARSER.add_argument("--sites", type=int, default=20)
+PARSER.add_argument("--memory-mb", type=int, default=8000)
+PARSER.add_argument("--methods", nargs="*", default=ROWS)
+PARSER.add_argument("--folder", type=Path, help="where the cohort goes (default: temporary)")
+ARGUMENTS = PARSER.parse_args()
 
 
 def make(folder: Path, subjects: int) -> None:
@@ -64,31 +52,18 @@ def make(folder: Path, subjects: int) -> None:
 
     regions = Rois.named(f"roi{index}" for index in range(rois))
     write_series(folder / "series.h5", names, map(scan, range(subjects)), regions, {})
-    rows = [
-        {
-            "subject": name, "site": f"site{site[index]:02d}", "label": label[index],
-            "age": f"{generator.uniform(8, 60):.1f}", "sex": "MF"[generator.integers(2)],
-            "mean_fd": f"{generator.uniform(0.05, 0.4):.3f}", "tr": "2", "group": "n/a",
-            "source": name,
-        }
-        for index, name in enumerate(names)
-    ]  # fmt: skip
-    write_table(folder / "participants.tsv", PARTICIPANT_COLUMNS, rows)
+    people = pd.DataFrame({"subject": names, "label": label, "tr": 2, "group": "n/a"})
+    people["site"] = [f"site{number:02d}" for number in site]
+    people["age"] = generator.uniform(8, 60, subjects).round(1)
+    people["sex"] = generator.choice(["M", "F"], subjects)
+    people["mean_fd"] = generator.uniform(0.05, 0.4, subjects).round(3)
+    people["source"] = names
+    file = folder / "participants.tsv"
+    people.to_csv(file, sep="\t", index=False, columns=PARTICIPANT_COLUMNS)
 
 
-class Cost(NamedTuple):
-    """What a program took: seconds, processor seconds, peak gigabytes of resident memory."""
-
-    seconds: float
-    processor: float
-    memory: float
-
-    def __str__(self) -> str:
-        return f"{self.seconds:.0f} s, {self.processor:.0f} s CPU, {self.memory:.2f} GB"
-
-
-def run(*arguments: object) -> Cost:
-    """Run one of the workflow's programs."""
+def run(*arguments: object) -> str:
+    """Seconds, processor seconds and peak gigabytes of one of the workflow's programs."""
     # One thread, as Snakemake has it; training is told otherwise.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     begun = time.perf_counter()
@@ -100,14 +75,10 @@ def run(*arguments: object) -> Cost:
     _, status, usage = os.wait4(program.pid, 0)
     if status:
         raise SystemExit(f"{arguments[0]} failed:\n{said}")
-    processor = usage.ru_utime + usage.ru_stime
-    return Cost(time.perf_counter() - begun, processor, usage.ru_maxrss * 1024 / 1e9)
-
-
-def one_fold(split: Path) -> None:
-    content = read_json(split)
-    content["folds"] = content["folds"][:1]
-    write_json(split, {**content, "checksum": split_checksum(content)})
+    seconds, processor = time.perf_counter() - begun, usage.ru_utime + usage.ru_stime
+    cost = f"{seconds:.0f} s, {processor:.0f} s CPU, {usage.ru_maxrss * 1024 / 1e9:.2f} GB"
+    print(arguments[0], cost, file=sys.stderr, flush=True)
+    return cost
 
 
 def params(method: str) -> str:
@@ -115,14 +86,12 @@ def params(method: str) -> str:
     if method == "brio":
         # One refresh in two epochs: its length grows with subjects like that of an epoch.
         changes = {"epochs": 2, "warmup_epochs": 1, "first_epoch": 2, "refresh_interval": 10**6}
-    hyperparameters = common_settings(method, **changes)
-    return json.dumps(
-        {"method": method, "label": method, "group": "-", "hyperparameters": hyperparameters}
-    )
+    params = {"method": method, "label": method, "group": "-"}
+    return json.dumps(params | {"hyperparameters": common_settings(method, **changes)})
 
 
-def stages(folder: Path) -> dict[str, Cost]:
-    """Every stage with its seconds and gigabytes."""
+def stages(folder: Path) -> dict[str, str]:
+    """Every stage with what it took."""
     split, lengths = folder / "loso.json", folder / "block_length.json"
     series, people = folder / "series.h5", folder / "participants.tsv"
     measured = {"connect": run("connect.py", "--series", series, "--out", folder / "fc.h5")}
@@ -130,7 +99,9 @@ def stages(folder: Path) -> dict[str, Cost]:
         "split.py", "--participants", people, "--cohort", "scale", "--protocol", "loso",
         "--split-seed", 0, "--out", split,
     )  # fmt: skip
-    one_fold(split)
+    one_fold = read_json(split)
+    one_fold["folds"] = one_fold["folds"][:1]
+    write_json(split, {**one_fold, "checksum": split_checksum(one_fold)})
     measured["blocklength"] = run(
         "blocklength.py", "--series", series, "--participants", people, "--split", split,
         "--settings", "{}", "--out", lengths,
@@ -142,24 +113,21 @@ def stages(folder: Path) -> dict[str, Cost]:
             "--out-dir", folder / method, "--threads", ARGUMENTS.threads,
             "--memory-mb", ARGUMENTS.memory_mb,
         )  # fmt: skip
-        print(f"{method}: {measured[f'train {method}']}", file=sys.stderr, flush=True)
     return measured
 
 
 def main() -> None:
-    print(
-        f"{machine('cpu')}; {ARGUMENTS.rois} ROIs, {ARGUMENTS.frames} frames, {ARGUMENTS.sites} "
-        f"sites, {ARGUMENTS.threads} threads, a limit of {ARGUMENTS.memory_mb} MB\n"
-    )
+    size = f"{ARGUMENTS.rois} ROIs, {ARGUMENTS.frames} frames, {ARGUMENTS.sites} sites"
+    limits = f"{ARGUMENTS.threads} threads, a limit of {ARGUMENTS.memory_mb} MB"
+    begin("Cohorts larger than memory", "cpu", f"; {size}, {limits}")
     found = {}
     for subjects in ARGUMENTS.subjects:
         with tempfile.TemporaryDirectory(dir=ARGUMENTS.folder) as folder:
             make(Path(folder), subjects)
             found[subjects] = stages(Path(folder))
     header = ("stage", *(f"{subjects:,} subjects" for subjects in found))
-    rows = []
-    for stage in next(iter(found.values())):
-        rows.append((stage, *(found[subjects][stage] for subjects in found)))
+    named = list(found.values())
+    rows = [(stage, *(costs[stage] for costs in named)) for stage in named[0]]
     print(table(header, rows))
 
 

@@ -1,56 +1,61 @@
 """Training all folds of an ABIDE-sized run at once: time, memory, and the floor below them.
 
-python benchmarks/training.py --device cuda             # both parcellations, all parts of a run
-python benchmarks/training.py --device cuda --sweep     # how time and memory grow
+python benchmarks/training.py --device cuda
+
+A GPU trains both parcellations with all folds, and then shows how time and memory grow. A CPU has
+to do with four epochs of two folds.
 """
 
-import argparse
 import gc
-import os
 import sys
+import tempfile
+import time
 from dataclasses import replace
+from pathlib import Path
 
+import torch
+from common import Size, argument_parser, begin, common_settings, make_cohort, table, wait
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--method", default="brio")
-    parser.add_argument("--epochs", type=int, help="default: 200 on a GPU, 4 on a CPU")
-    parser.add_argument("--rois", type=int, nargs="+", help="default: 116 and 200, 116 on a CPU")
-    parser.add_argument("--folds", type=int, help="default: all 20 on a GPU, 2 on a CPU")
-    parser.add_argument("--sweep", action="store_true")
-    parser.add_argument("--threads", type=int, default=2)
-    return parser.parse_args()
+from brio_core.methods.brio import Brio
+from brio_core.system.devices import make_deterministic
+from brio_core.training.checkpoints import Checkpoints
+from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.problem import Problem, Trial
+from brio_core.training.trainer import train
 
-
-ARGUMENTS = parse()
-# What takes seconds on a GPU takes hours on a CPU, where a taste of it has to do.
+PARSER = argument_parser(__doc__)
+PARSER.add_argument("--epochs", type=int, help="default: 200 on a GPU, 4 on a CPU")
+ARGUMENTS = PARSER.parse_args()
+# What takes seconds on a GPU takes hours on a CPU.
 GPU = ARGUMENTS.device.startswith("cuda")
 EPOCHS = ARGUMENTS.epochs or (200 if GPU else 4)
-ROIS = ARGUMENTS.rois or ([116, 200] if GPU else [116])
-FOLDS = ARGUMENTS.folds or (None if GPU else 2)
-SHORT = {"warmup_epochs": EPOCHS // 4, "first_epoch": EPOCHS // 4 + 1}
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-
-import torch  # noqa: E402
-from common import Size, common_settings, machine, table, train_folds  # noqa: E402
-
-from brio_core.system.devices import make_deterministic  # noqa: E402
+ROIS = (116, 200) if GPU else (116,)
+FOLDS = None if GPU else 2
 
 
 def run(
     size: Size, hyperparameters: dict, deterministic: bool = True, budget: int | None = None
-) -> tuple[float, float, int]:
-    """Seconds for all folds, peak gigabytes, and epochs times folds of one run."""
+) -> tuple[float, float, float]:
+    """Seconds of training the folds, milliseconds per epoch and fold, and peak gigabytes.
+
+    ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
+    """
     gc.collect()
-    make_deterministic(torch.device(ARGUMENTS.device), hyperparameters["precision"])
+    device = torch.device(ARGUMENTS.device)
+    make_deterministic(device, hyperparameters["precision"])
     torch.use_deterministic_algorithms(deterministic)
-    given = (ARGUMENTS.method, hyperparameters, ARGUMENTS.device, FOLDS, budget)
-    elapsed, results = train_folds(size, *given)
+    cohort, split, lengths = make_cohort(size)
+    folds = read_folds(cohort, split, lengths)[:FOLDS]
+    trial = Trial(Brio, Brio.Hyperparameters.of(hyperparameters, "brio"), "brio", 0)
+    problem = Problem(TrainingData(cohort, split, folds, device, budget), trial)
+    wait(ARGUMENTS.device)
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        results = train(problem, Checkpoints(Path(folder), "benchmark", 60), None)
+        wait(ARGUMENTS.device)
+        seconds = time.perf_counter() - begun
     memory = torch.cuda.max_memory_allocated() / 1e9 if GPU else float("nan")
-    return elapsed, memory, sum(result.epochs for result in results)
+    return seconds, 1e3 * seconds / sum(result.epochs for result in results), memory
 
 
 def floor(size: Size, hyperparameters: dict, steps: int) -> str:
@@ -67,11 +72,9 @@ def full_runs() -> None:
     rows = []
     for rois in ROIS:
         size = Size(rois=rois)
-        hyperparameters = common_settings(ARGUMENTS.method, epochs=EPOCHS)
+        hyperparameters = common_settings("brio", epochs=EPOCHS)
         if EPOCHS < 200:
-            hyperparameters |= {
-                name: value for name, value in SHORT.items() if name in hyperparameters
-            }
+            hyperparameters |= {"warmup_epochs": EPOCHS // 4, "first_epoch": EPOCHS // 4 + 1}
         for name, changes, deterministic in (
             ("shipped defaults (deterministic, TF32), first run in a process", {}, True),
             ("shipped defaults (deterministic, TF32)", {}, True),
@@ -79,11 +82,9 @@ def full_runs() -> None:
             ("float32 products instead of TF32", {"precision": "float32"}, True),
             ("bfloat16 products in training", {"precision": "bfloat16"}, True),
         ):
-            seconds, memory, epochs = run(size, {**hyperparameters, **changes}, deterministic)
-            per_epoch = 1e3 * seconds / epochs
-            rows.append((rois, name, f"{seconds:.1f}", f"{per_epoch:.2f}", f"{memory:.1f}"))
-        if "subjects_per_site_class" in hyperparameters and "layers" in hyperparameters:
-            print(f"{rois} ROIs, floor: {floor(size, hyperparameters, 7 * EPOCHS)}\n")
+            seconds, pace, memory = run(size, {**hyperparameters, **changes}, deterministic)
+            rows.append((rois, name, f"{seconds:.1f}", f"{pace:.2f}", f"{memory:.1f}"))
+        print(f"{rois} ROIs, floor: {floor(size, hyperparameters, 7 * EPOCHS)}\n")
     header = (
         "ROIs",
         "what",
@@ -131,11 +132,11 @@ def sweep() -> None:
     cases += [("scans and FC streamed from the host too", centre, {}, 0)]
     rows = []
     for name, size, changes, budget in cases:
-        hyperparameters = common_settings(ARGUMENTS.method, **{**base, **changes})
+        hyperparameters = common_settings("brio", **{**base, **changes})
         run(size, {**hyperparameters, "epochs": 12}, budget=budget)
-        seconds, memory, epochs = run(size, hyperparameters, budget=budget)
+        seconds, pace, memory = run(size, hyperparameters, budget=budget)
         kept = sum(part for part in tables(size) if budget is None or part <= budget) / 1e9
-        numbers = (seconds, 1e3 * seconds / epochs, memory, kept, memory - kept)
+        numbers = (seconds, pace, memory, kept, memory - kept)
         expected = f"{complexity(size, hyperparameters):.2f}"
         rows.append((name, *(f"{number:.2f}" for number in numbers), expected))
         print(name, file=sys.stderr, flush=True)
@@ -153,8 +154,11 @@ def sweep() -> None:
 
 def main() -> None:
     torch.set_num_threads(ARGUMENTS.threads)
-    print(f"{ARGUMENTS.method}: {machine(ARGUMENTS.device)}\n")
-    sweep() if ARGUMENTS.sweep else full_runs()
+    begin("training", ARGUMENTS.device)
+    full_runs()
+    if GPU:
+        begin("sweep", ARGUMENTS.device)
+        sweep()
 
 
 if __name__ == "__main__":

@@ -44,18 +44,12 @@ def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
             "the block-length file belongs to another split file; run the workflow again"
         )
     estimates = {fold["name"]: fold["estimate"] for fold in block_length["folds"]}
-    rows = lambda values: np.asarray(values, np.int64)  # noqa: E731
-    return [
-        Fold(
-            fold["name"],
-            rows(fold["train"]),
-            rows(fold["test"]),
-            rows(fold["validation"]),
-            tuple(rows(group) for group in fold["validation_groups"]),
-            estimates[fold["name"]],
-        )
-        for fold in split["folds"]
-    ]
+    folds = []
+    for fold in split["folds"]:
+        rows = [np.asarray(fold[part], np.int64) for part in ("train", "test", "validation")]
+        groups = tuple(np.asarray(group, np.int64) for group in fold["validation_groups"])
+        folds.append(Fold(fold["name"], *rows, groups, estimates[fold["name"]]))
+    return folds
 
 
 class TrainingData:

@@ -22,6 +22,8 @@ from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
 from brio_core.training.selection import ValidationAuc
 
+# What is known of every fold besides its model.
+PER_FOLD = ("best_auc", "best_epoch", "last_epoch", "active")
 # Validation subjects of one fold that are scored together; few cohorts have more.
 VALIDATED_AT_ONCE = 1024
 
@@ -149,7 +151,7 @@ class GradientFit:
         self.optimiser = self._make_optimiser()
         self.optimiser.load_state_dict(moments)
         self.best = {name: value[folds] for name, value in self.best.items()}
-        for name in ("_keys", "_auc", "best_auc", "best_epoch", "last_epoch", "active"):
+        for name in ("_keys", "_auc", *PER_FOLD):
             setattr(self, name, getattr(self, name)[folds])
         kept = folds.tolist()
         self.history = [
@@ -259,11 +261,8 @@ class GradientFit:
             "state": self.stack.persistent(),
             "optimiser": self.optimiser.state_dict(),
             "best": self.best,
-            "best_auc": self.best_auc,
-            "best_epoch": self.best_epoch,
-            "last_epoch": self.last_epoch,
-            "active": self.active,
             "history": self.history,
+            **{name: getattr(self, name) for name in PER_FOLD},
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -280,6 +279,6 @@ class GradientFit:
         self._start_totals()
         for name, value in snapshot["best"].items():
             self.best[name].copy_(value)
-        for name in ("best_auc", "best_epoch", "last_epoch", "active"):
+        for name in PER_FOLD:
             getattr(self, name).copy_(snapshot[name])
         self._counter.fill_(self.epoch * self.batches.per_epoch)

@@ -1,6 +1,6 @@
 """Exact fits along a path of penalties, for methods that need no gradient steps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from brio_core.methods.interface import Features, PathMethod
 from brio_core.system.residence import gather
 from brio_core.system.threads import one_thread, spread
+from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.data import Fold
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
@@ -16,8 +17,17 @@ from brio_core.training.selection import ValidationAuc
 SUBJECTS_AT_ONCE = 256
 
 
-def fit_paths(problem: Problem, fit: Callable[[Fold], FoldResult]) -> list[FoldResult]:
-    """Results of ``fit`` for all folds, several at once where there are threads."""
+def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
+    """Fit all folds, several at once where there are threads; go on from what is stored."""
+
+    def fit(fold: Fold) -> FoldResult:
+        done = checkpoints.load([fold.name], problem.data.device)
+        if done is not None:
+            return FoldResult(**done["result"])
+        result = fit_path(problem, fold)
+        checkpoints.save([fold.name], {"result": vars(result)}, always=True)
+        return result
+
     # What folds share comes first, so that no two threads compute it. It is many small operations.
     with one_thread():
         _ = problem.shared_features, problem.shared_statistics
@@ -31,7 +41,6 @@ def fit_paths(problem: Problem, fit: Callable[[Fold], FoldResult]) -> list[FoldR
 def fit_path(problem: Problem, fold: Fold) -> FoldResult:
     """Fit one fold at every point of its path and keep the point with the best validation AUC."""
     module = problem.module(fold)
-    assert isinstance(module, PathMethod)
     data = problem.data
     validation = ValidationAuc([fold.validation_groups], data.label, data.device)
     features = _features(problem, module, validation.index[0])

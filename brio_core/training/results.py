@@ -75,7 +75,7 @@ def write_models(
         "format": MODEL_FORMAT,
         "version": MODEL_VERSION,
         "method": problem.trial.method.name,
-        "hyperparameters": _plain(problem.trial.hyperparameters),
+        "hyperparameters": dict(vars(problem.trial.hyperparameters)),
         "n_rois": problem.data.n_rois,
         "folds": [result.name for result in results],
         "n_sites": [problem.data.n_sites(fold) for fold in problem.data.folds],
@@ -120,36 +120,28 @@ def read_models(path: str | Path) -> Models:
         ) from None
     method = registry.find(content["method"])
     hyperparameters = method.Hyperparameters.of(content["hyperparameters"], str(path))
-    return Models(
-        method,
-        hyperparameters,
-        content["n_rois"],
-        tuple(content["folds"]),
-        tuple(content["n_sites"]),
-        tuple(content["states"]),
-        tuple(content["chosen"]),
-    )
-
-
-def _plain(hyperparameters: Hyperparameters) -> dict[str, Any]:
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in vars(hyperparameters).items()
-    }
+    by_fold = (tuple(content[key]) for key in ("folds", "n_sites", "states", "chosen"))
+    return Models(method, hyperparameters, content["n_rois"], *by_fold)
 
 
 def write_predictions(
     path: Path, data: TrainingData, logits: Sequence[dict[str, np.ndarray]]
 ) -> None:
     """Write predictions.csv; ``logits`` has one mapping split -> logits per fold."""
-    subjects, site, label = data.cohort.subjects, data.cohort.site, data.label
-    rows = [
-        (subjects[row], site[row], fold.name, split, label[row], f"{logit:.9g}")
+    records = [
+        {
+            "subject": data.cohort.subjects[row],
+            "site": data.cohort.site[row],
+            "fold": fold.name,
+            "split": split,
+            "label": data.label[row],
+            "logit": f"{logit:.9g}",
+        }
         for fold, values in zip(data.folds, logits)
         for split in ("validation", "test")
         for row, logit in zip(getattr(fold, split), values[split])
     ]
-    write_text(path, _csv(("subject", "site", "fold", "split", "label", "logit"), rows))
+    write_records(path, records)
 
 
 def write_history(path: Path, results: Sequence[FoldResult]) -> None:
@@ -157,34 +149,37 @@ def write_history(path: Path, results: Sequence[FoldResult]) -> None:
 
     Hyperparameters that validation has chosen differ between folds, and with them what is logged.
     """
-    logged = dict.fromkeys(name for result in results for name in result.history[0])
-    names = ["validation_auc", *(name for name in logged if name != "validation_auc")]
-    rows = [
-        (result.name, epoch, *(_cell(record.get(name, np.nan)) for name in names))
+    logged = (name for result in results for name in result.history[0])
+    columns = dict.fromkeys(["fold", "epoch", "validation_auc", *logged])
+    records = [
+        {"fold": result.name, "epoch": epoch, **record}
         for result in results
         for epoch, record in enumerate(result.history, start=1)
     ]
-    write_text(path, _csv(("fold", "epoch", *names), rows))
+    write_records(path, records, list(columns))
 
 
-def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Write a CSV file with one row per record; numbers keep nine digits, NaN is left empty."""
-    rows = [[_cell(value) for value in record.values()] for record in records]
-    write_text(path, _csv(list(records[0]), rows))
+def write_records(
+    path: Path, records: Sequence[dict[str, Any]], columns: Sequence[str] | None = None
+) -> None:
+    """Write a CSV file with one row per record; numbers keep nine digits, NaN is left empty.
 
+    ``columns`` are those of the first record unless they are given; others are not written.
+    """
 
-def _cell(value: Any) -> Any:
-    if not isinstance(value, float):
-        return value
-    return "" if np.isnan(value) else f"{value:.9g}"
+    def written(value: Any) -> Any:
+        if not isinstance(value, float):
+            return value
+        return "" if np.isnan(value) else f"{value:.9g}"
 
-
-def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
+    writer = csv.DictWriter(
+        text, columns or list(records[0]), extrasaction="ignore", lineterminator="\n"
+    )
+    writer.writeheader()
+    for record in records:
+        writer.writerow({name: written(value) for name, value in record.items()})
+    write_text(path, text.getvalue())
 
 
 def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, np.ndarray]:

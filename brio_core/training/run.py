@@ -2,7 +2,7 @@
 
 import platform
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from brio_core.training.results import (
     write_models,
     write_predictions,
 )
-from brio_core.training.search import Tried, search, values_to_try
+from brio_core.training.search import search, values_to_try
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,27 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     write_history(out_dir / "history.csv", results)
     write_models(out_dir / "models.pt", problem, results, machine.compress_models)
     meta = {
-        **_identity(run, problem),
+        "cohort": data.split["cohort"],
+        "protocol": data.split["protocol"],
+        "variant": run.variant,
+        **{key: run.params[key] for key in ("method", "label", "group")},
+        "seed": run.seed,
         "hyperparameters": run.params["hyperparameters"],
         "search": run.params.get("search", {}),
         "split_checksum": data.split["checksum"],
         "inputs": inputs,
         "code": run.code,
-        "versions": _versions(),
+        "versions": {
+            "brio": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
         "device": device_name(device),
         "threads": torch.get_num_threads(),
         "group_size": machine.group_size or len(data.folds),
         "parameters": problem.count_parameters(),
-        "tries": [asdict(one) for one in tries],
+        "tries": tries,
         "folds": fold_records(problem, results, training_seconds, tries),
         "seconds": round(time.perf_counter() - begun, 3),
         "training_seconds": round(training_seconds, 3),
@@ -109,22 +118,19 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     checkpoints(problem).remove()
 
 
-def _identity(run: Run, problem: Problem) -> dict[str, Any]:
-    """Which run this is, by the names that tables use."""
-    split = problem.data.split
-    return {
-        "cohort": split["cohort"],
-        "protocol": split["protocol"],
-        "variant": run.variant,
-        **{key: run.params[key] for key in ("method", "label", "group")},
-        "seed": run.seed,
-    }
-
-
 def fold_records(
-    problem: Problem, results: list[FoldResult], training_seconds: float, tries: list[Tried]
+    problem: Problem,
+    results: list[FoldResult],
+    training_seconds: float,
+    tries: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """What meta.json tells about every fold."""
+
+    def first_epoch(chosen: dict[str, Any]) -> int | None:
+        # Methods may raise it; what is fitted along a path has none.
+        here = problem.with_hyperparameters(chosen)
+        return getattr(here.trial.hyperparameters, "first_epoch", None)
+
     # Folds train together, so a fold's share of the time is the time per epoch and fold. The
     # lengths of tries that were not kept are not known; they count like those that were.
     epochs = len(tries) * sum(result.epochs for result in results)
@@ -134,17 +140,12 @@ def fold_records(
             "selected_epoch": result.selected_epoch,
             "validation_auc": result.validation_auc,
             "epochs": result.epochs,
-            "first_epoch": _first_epoch(problem.with_hyperparameters(result.chosen)),
+            "first_epoch": first_epoch(result.chosen),
             "seconds_per_epoch": round(training_seconds / epochs, 6),
             "chosen": result.chosen,
         }
         for result in results
     ]
-
-
-def _first_epoch(problem: Problem) -> int | None:
-    """The first eligible epoch: methods may raise it; what is fitted along a path has none."""
-    return getattr(problem.trial.hyperparameters, "first_epoch", None)
 
 
 def _peak_memory(device: torch.device) -> int:
@@ -153,12 +154,3 @@ def _peak_memory(device: torch.device) -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "brio": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }

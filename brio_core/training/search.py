@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -11,14 +11,6 @@ from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
 from brio_core.training.trainer import train
-
-
-@dataclass(frozen=True)
-class Tried:
-    """Hyperparameters that were tried for all folds, and the mean of their best validation AUCs."""
-
-    chosen: dict[str, Any]
-    validation_auc: float
 
 
 def values_to_try(method: type[Method], params: dict[str, Any]) -> dict[str, list]:
@@ -45,10 +37,11 @@ def search(
     values: dict[str, list],
     checkpoints: Callable[[Problem], Checkpoints],
     group_size: int | None,
-) -> tuple[list[FoldResult], list[Tried]]:
+) -> tuple[list[FoldResult], list[dict[str, Any]]]:
     """Fit every fold with every choice of ``values``; each keeps what its validation likes best.
 
-    Ties go to the earlier choice. Only validation subjects decide, fold by fold.
+    Ties go to the earlier choice. Only validation subjects decide, fold by fold. With the results
+    come all choices and the mean over folds of their best validation AUCs.
     """
     best: list[FoldResult] = []
     tries = []
@@ -56,7 +49,8 @@ def search(
         here = problem.with_hyperparameters(chosen)
         results = train(here, checkpoints(here), group_size)
         results = [replace(result, chosen=chosen) for result in results]
-        tries.append(Tried(chosen, fmean(result.validation_auc for result in results)))
+        mean = fmean(result.validation_auc for result in results)
+        tries.append({"chosen": chosen, "validation_auc": mean})
         best = [
             new if old is None or new.validation_auc > old.validation_auc else old
             for old, new in itertools.zip_longest(best, results)

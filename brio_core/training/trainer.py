@@ -10,7 +10,7 @@ from brio_core.system.errors import BrioError
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.data import Fold
 from brio_core.training.gradient import GradientFit
-from brio_core.training.penalty_path import fit_path, fit_paths
+from brio_core.training.penalty_path import fit_paths
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
 
@@ -18,22 +18,13 @@ from brio_core.training.results import FoldResult
 def train(problem: Problem, checkpoints: Checkpoints, group_size: int | None) -> list[FoldResult]:
     """Fit every fold; results come in the order of the split file."""
     if problem.trial.fits_paths:
-        return fit_paths(problem, lambda fold: _fit_path(problem, fold, checkpoints))
+        return fit_paths(problem, checkpoints)
     results: dict[str, FoldResult] = {}
     for group in groups(problem, group_size):
         for result in _train_group(problem, group, checkpoints):
             results[result.name] = result
         _free_memory(problem.data.device)
     return [results[fold.name] for fold in problem.data.folds]
-
-
-def _fit_path(problem: Problem, fold: Fold, checkpoints: Checkpoints) -> FoldResult:
-    done = checkpoints.load([fold.name], problem.data.device)
-    if done is None:
-        result = fit_path(problem, fold)
-        checkpoints.save([fold.name], {"result": vars(result)}, always=True)
-        return result
-    return FoldResult(**done["result"])
 
 
 def groups(problem: Problem, group_size: int | None) -> Iterator[list[Fold]]:

@@ -12,9 +12,8 @@ from synthetic import METHODS, make_cohort, make_problem
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.evaluation.diagnostics.caches import Reestimates
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
-from brio_core.evaluation.diagnostics.predictive_variation import predictive_variation
+from brio_core.evaluation.diagnostics.mismatch_axes import predictive_variation, site_discrepancy
 from brio_core.evaluation.diagnostics.scan_length import shortened, window
-from brio_core.evaluation.diagnostics.site_discrepancy import site_discrepancy
 from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
 from brio_core.methods.interface import PathMethod
 from brio_core.methods.layers.transport import sinkhorn_divergence

@@ -149,15 +149,15 @@ def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
     values = {"learning_rate": [1e-5, 3e-2], "dropout": [0.0, 0.5]}
     store = lambda here: Checkpoints(tmp_path, str(here.trial.hyperparameters), 1e9)  # noqa: E731
     results, tries = search(problem, values, store, None)
-    assert [one.chosen for one in tries] == combinations(values)
+    assert [one["chosen"] for one in tries] == combinations(values)
     alone = [
-        train_all(problem.with_hyperparameters(one.chosen), tmp_path / str(number))
+        train_all(problem.with_hyperparameters(one["chosen"]), tmp_path / str(number))
         for number, one in enumerate(tries)
     ]
     for index, result in enumerate(results):
         aucs = [found[index].validation_auc for found in alone]
         assert result.validation_auc == max(aucs)
-        assert result.chosen == tries[aucs.index(max(aucs))].chosen
+        assert result.chosen == tries[aucs.index(max(aucs))]["chosen"]
     assert combinations({}) == [{}]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ from brio_core.evaluation.diagnostics.factors import (
     roi_profile,
     variational_form,
 )
-from brio_core.evaluation.diagnostics.predictive_variation import predictive_variation
+from brio_core.evaluation.diagnostics.mismatch_axes import predictive_variation, site_discrepancy
 from brio_core.evaluation.diagnostics.scan_length import POSITIONS, shortened
-from brio_core.evaluation.diagnostics.site_discrepancy import site_discrepancy
 from brio_core.evaluation.scores import auc
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
@@ -71,10 +71,7 @@ class TrainedFold:
         """Answers (N, K + 1, ...) to the full scans of training subjects and their re-estimates."""
         full = self.full_scans(self.fold.train, *verbs)
         count, length = self.reestimates.count, round_half_up(self.fold.block_length)
-
-        def inputs(rows: Tensor) -> dict[str, Tensor]:
-            return self._reestimated_inputs(rows, length)
-
+        inputs = partial(self._reestimated_inputs, length)
         again = self._answers(verbs, self._features(length, self.fold.train, count, inputs))
         return tuple(
             torch.cat([first[:, None], others.unflatten(0, (-1, count))], 1).double()
@@ -84,7 +81,7 @@ class TrainedFold:
     def _inputs(self, rows: Tensor) -> dict[str, Tensor]:
         return gather(self.problem.inputs, rows)
 
-    def _reestimated_inputs(self, rows: Tensor, length: int) -> dict[str, Tensor]:
+    def _reestimated_inputs(self, length: int, rows: Tensor) -> dict[str, Tensor]:
         """A method that uses series gets resampled ones; what is not a scan stays as it is."""
         count, tables = self.reestimates.count, self.problem.inputs
         made = {name: rows_of(value, rows).repeat_interleave(count, 0)

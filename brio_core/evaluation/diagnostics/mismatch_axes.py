@@ -1,4 +1,4 @@
-"""How far apart the source sites are in the representation, class by class."""
+"""The two axes of the paper: how far sites are apart, and how much predictions change."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -8,12 +8,32 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from brio_core.methods.brio.qualification import site_class_statistics
 from brio_core.methods.layers.transport import padded_transport, squared_distances
 
 # Costs that are solved at once. Measures of about the same size share a batch: on a CPU padding is
 # work, on a GPU a second batch is.
 ENTRIES_AT_ONCE = 2**25
 SAME_SIZE = {"cpu": 2, "cuda": 1024}
+
+
+def predictive_variation(
+    logits: Tensor, site: Tensor, label: Tensor, stabiliser: float = 1e-8
+) -> Tensor:
+    """How much predictions change when FC is estimated again, Eq. (app_predictive_variation).
+
+    The logit is treated as the contribution of a single factor: numerator and denominator are the
+    D and T of the qualification.
+
+    Parameters
+    ----------
+    logits : (N, K + 1)
+        Position 0 is the full scan.
+    site, label : (N,) integers
+        Sites counted from 0, each with both classes.
+    """
+    statistics = site_class_statistics(logits[..., None], site, label)
+    return (statistics.variation / (statistics.scale + stabiliser)).mean()
 
 
 def site_discrepancy(
