@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from brio_core import kernels
-
 
 class RegionLinear(nn.Linear):
     """A narrow linear layer of regions (..., P, d) whose gradient is summed scan by scan first.
@@ -33,10 +31,6 @@ class Constructor(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         projected = [layer(tokens) for layer in (self.query, self.sent, self.value)]
         scale = tokens.shape[-1] ** -0.5
-        if kernels.usable(tokens, "narrow_attention"):
-            from brio_core.kernels.narrow import NarrowAttention
-
-            return NarrowAttention.apply(*projected, self.heads, scale)
         query, sent, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in projected
         )
@@ -46,10 +40,6 @@ class Constructor(nn.Module):
 
 def absolute_sums(factor: Tensor) -> Tensor:
     """Row sums (..., P) of the entries' magnitudes of the graph A A^T, from A (..., P, k)."""
-    if kernels.usable(factor, "absolute_sums"):
-        from brio_core.kernels.narrow import AbsoluteSums
-
-        return AbsoluteSums.apply(factor)
     return (factor @ factor.mT).abs().sum(-1)
 
 
