@@ -38,6 +38,7 @@ def run_program(name: str, *arguments: object) -> subprocess.CompletedProcess:
         with (
             mock.patch.object(cli, "run", _call),
             mock.patch.object(sys, "argv", command),
+            mock.patch.object(sys, "path", [str(SCRIPTS), *sys.path]),
             redirect_stdout(out),
             redirect_stderr(err),
         ):

@@ -14,7 +14,7 @@ from brio_core.system.errors import BrioError
 from brio_core.training.results import write_records
 from tests.cohorts.layouts import bids_dataset, labels, save, write_atlas
 from tests.reporting.diagnosed import write_diagnostics
-from tests.reporting.standins import run_program
+from tests.reporting.standins import make_table
 
 # As AAL numbers its regions: ascending, with gaps, and not from one.
 CODES = (2001, 2002, 2101, 9170)
@@ -204,11 +204,7 @@ def test_profile_table_of_a_numbered_cohort_shows_names(tmp_path, run_cohort):
     for folder in folders:
         write_records(folder / "rois.csv", roi_records(rois))
     prefix = tmp_path / "profile"
-    done = run_program(
-        "roi_table", "--diagnostics", *folders, "--experiment", '{"title": "T", "caption": "C"}',
-        "--planned", json.dumps({"pairs": [["lab", "loso"]]}), "--out-prefix", prefix,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    make_table("roi_profiles", prefix, planned={"pairs": [["lab", "loso"]]}, diagnostics=folders)
     with open(prefix.with_suffix(".csv"), newline="") as stream:
         first = [row["name"] for row in csv.DictReader(stream)][:5]
     rows = json.loads(prefix.with_suffix(".json").read_text())["rows"]

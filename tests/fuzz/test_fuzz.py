@@ -44,8 +44,6 @@ def cases(number: int):
     )
 
 
-# --- made-up values -----------------------------------------------------------------------------
-
 WORDS = st.sampled_from([
     "", "all", "demo", "tiny", "gcn", "brio", "loso", "main", "../../etc/passwd", "=1+1",
     "{subject", "{subject.__class__}", "a\tb", "\x00", "é", "null", "-1", "1e999",
@@ -117,9 +115,6 @@ def damaged(draw, original: bytes) -> bytes:
             new = draw(st.binary(min_size=1, max_size=min(length, 64)))
             content[start : start + (len(new) if action == "overwrite" else 0)] = new
     return bytes(content)
-
-
-# --- configurations -----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -270,14 +265,12 @@ def our_files(tmp_path_factory):
 
 
 def read_part(path):
-    parts = ExtractedScans([path])
-    return [parts.outcome(f"s{i}") for i in range(5)], list(
-        parts.series([f"s{i}" for i in range(5)])
-    )
+    parts, subjects = ExtractedScans([path]), [f"s{i}" for i in range(5)]
+    return list(map(parts.outcome, subjects)), list(parts.series(subjects))
 
 
 def is_series(found) -> bool:
-    return len(found.subjects) + 1 == len(found.offsets) and found.bold.shape[1] == len(found.rois)
+    return len(found) + 1 == len(found.offsets) and found.bold.shape[1] == len(found.rois)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """Stand-in results: what training writes, drawn from a model of scores instead of a training."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +20,6 @@ METHODS = {
     "linear-correlation": ("Linear (correlation)", "Linear", 1.5),
 }
 DATASET = {"title": "Demo cohort (synthetic)", "task": "patient vs. control"}
-
-
-def run_program(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    """Run ``scripts/<name>.py`` as a user would."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def make_table(name: str, prefix: Path, entry=None, planned=None, datasets=None, **files) -> Path:

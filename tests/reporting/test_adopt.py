@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.reporting.standins import cohort, make_table, run_program, summarised, write_run
+from tests.programs import run_program
+from tests.reporting.standins import cohort, make_table, summarised, write_run
 
 
 @pytest.fixture(scope="module")

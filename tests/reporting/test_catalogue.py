@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from brio_core.reporting.catalogue import FILES, KINDS, Output, catalogue
-from tests.reporting.standins import ROOT, run_program
+from tests.programs import run_program
+from tests.reporting.standins import ROOT
 
 OUTPUTS = [output for kind in KINDS for output in catalogue(kind).values()]
 

@@ -8,10 +8,10 @@ import pytest
 
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
 from brio_core.cohorts.stores import Rois, write_fc, write_series
+from tests.programs import run_program
 from tests.reporting.standins import (
     DATASET,
     make_table,
-    run_program,
     write_block_lengths,
     write_cohort,
     write_profile,

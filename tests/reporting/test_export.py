@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting.export import HIDDEN, hide_small, shared_cohorts, shared_scores
-from tests.reporting.standins import run_program, summarised, write_cohort, write_run
+from tests.programs import run_program
+from tests.reporting.standins import summarised, write_cohort, write_run
 
 
 def sites(*people):

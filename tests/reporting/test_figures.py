@@ -14,11 +14,11 @@ from brio_core.reporting.catalogue import catalogue
 from brio_core.reporting.diagnostics import read_diagnostics
 from brio_core.reporting.given import Given
 from brio_core.system.errors import BrioError
+from tests.programs import run_program
 from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
 from tests.reporting.standins import (
     DATASET,
     METHODS,
-    run_program,
     summarised,
     write_block_lengths,
     write_cohort,

@@ -17,11 +17,11 @@ from brio_core.reporting.results import SUMMARY_NUMBERS
 from brio_core.reporting.table import Cell, Row, Table
 from brio_core.reporting.tables.permuted import permuted_rows, verdict
 from brio_core.reporting.writing import write_table
+from tests.programs import run_program
 from tests.reporting.standins import (
     DATASET,
     METHODS,
     ROOT,
-    run_program,
     write_cohort,
     write_run,
     write_run_config,

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.reporting.standins import METHODS, run_program, write_run
+from tests.programs import run_program
+from tests.reporting.standins import METHODS, write_run
 
 
 def summarise(runs, out):

@@ -12,11 +12,11 @@ from brio_core.reporting.table import Cell, Row, Table, best, is_best, percent
 from brio_core.reporting.tables.results import counts
 from brio_core.reporting.writing import latex, markdown
 from brio_core.system.errors import BrioError
+from tests.programs import run_program
 from tests.reporting.standins import (
     DATASET,
     METHODS,
     make_table,
-    run_program,
     summarised,
     write_cohort,
     write_run,
