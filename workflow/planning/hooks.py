@@ -12,7 +12,6 @@ import yaml
 from workflow.planning import costs
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
-from workflow.planning.paths import Paths
 from workflow.planning.remote import planned_jobs, write_jobs
 from workflow.planning.runs import resolved
 from workflow.planning.sources import missing_data
@@ -21,10 +20,11 @@ RAW_DATA_RULES = ("candidates", "extract", "assemble")
 REPORTED_RULES = ("table", "figure", "index")
 
 
-def prepare(workflow, configuration: Configuration, paths: Paths) -> None:
+def prepare(workflow, configuration: Configuration) -> None:
     """Stop where results cannot be written, and let a dry run end with its cost."""
     if not workflow.is_main_process:
         return
+    paths = configuration.paths
     # A file may stand where the results should, before Snakemake looks for them there.
     with _unwritable_in_one_sentence(paths.results), suppress(FileNotFoundError):
         os.stat(paths.run_config)
@@ -42,7 +42,7 @@ def target_of(workflow, configuration: Configuration, experiment: str) -> str:
     return experiment
 
 
-def write_report(workflow, paths: Paths) -> None:
+def write_report(workflow, configuration: Configuration) -> None:
     """Write Snakemake's report beside the results, if the run was about what it shows.
 
     After a single file or a document, the report of the last full run would become a part of it.
@@ -56,7 +56,7 @@ def write_report(workflow, paths: Paths) -> None:
     from snakemake.settings.types import GlobalReportSettings
     from snakemake_interface_report_plugins.registry import ReportPluginRegistry
 
-    path = Path(paths.results) / "report.html"
+    path = Path(configuration.paths.results) / "report.html"
     settings = (ReportSettings(path=path), GlobalReportSettings())
     with _unwritable_in_one_sentence(path):
         html = ReportPluginRegistry().get_plugin("html")
@@ -78,7 +78,7 @@ def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
         )
 
 
-def prepare_run(workflow, configuration: Configuration, paths: Paths) -> None:
+def prepare_run(workflow, configuration: Configuration) -> None:
     """Stop before the first job if something it needs is not there; record the configuration."""
     jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
     cohorts = {wildcards.cohort for rule, wildcards in jobs if rule in RAW_DATA_RULES}
@@ -89,10 +89,10 @@ def prepare_run(workflow, configuration: Configuration, paths: Paths) -> None:
     problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
     if problems and not workflow.touch:
         sys.exit("\n".join(problems))
-    with _unwritable_in_one_sentence(paths.results):
-        write_run_config(configuration, paths)
+    with _unwritable_in_one_sentence(configuration.paths.results):
+        _write_run_config(configuration)
         if plans_remote:
-            write_jobs(workflow, configuration, paths)
+            write_jobs(workflow, configuration)
 
 
 def _missing_data(configuration: Configuration, cohorts: set[str]) -> list[str]:
@@ -119,9 +119,9 @@ def _missing_code(configuration: Configuration, variants: set[str]) -> list[str]
     ]
 
 
-def write_run_config(configuration: Configuration, paths: Paths) -> None:
+def _write_run_config(configuration: Configuration) -> None:
     """Keep the resolved configuration beside the results, in one step."""
-    path = Path(paths.run_config)
+    path = Path(configuration.paths.run_config)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(".run_config.yaml.partial")
     options = {"sort_keys": False, "allow_unicode": True, "width": 100, "default_flow_style": None}

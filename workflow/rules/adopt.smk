@@ -16,7 +16,6 @@ rule adopt:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=10,

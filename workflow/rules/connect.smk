@@ -9,7 +9,6 @@ rule connect:
         "<benchmarks>/connect/{cohort}.tsv"
     conda:
         "../../envs/train.yaml"
-    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,

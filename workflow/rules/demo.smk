@@ -7,7 +7,6 @@ rule make_demo:
         "<benchmarks>/make_demo.tsv"
     conda:
         "../../envs/imaging.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=10,

@@ -11,13 +11,12 @@ rule document:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=10,
     params:
-        templates=[shown(path) for path in document_templates(CONFIG)],
-        prose=lambda wildcards: templates_version(CONFIG),
+        templates=[shown(path) for path in documents.document_templates(CONFIG)],
+        prose=lambda wildcards: documents.templates_version(CONFIG),
         experiments=ACTIVE,
         command=command_line("document"),
         code=code("scripts/document.py"),

@@ -1,10 +1,7 @@
 # For colleagues without access to the data; not part of a usual run.
 rule export:
     input:
-        inclusion=[PATHS.cohort(cohort, "inclusion.tsv") for cohort in used_cohorts()],
-        participants=[PATHS.cohort(cohort, "participants.tsv") for cohort in used_cohorts()],
-        summaries=[PATHS.summary(*one) for one in true_pairs()],
-        sites=[PATHS.summary(*one, sites=True) for one in true_pairs()],
+        **outputs.whole_run_inputs(CONFIG, "inclusion", "participants", "summaries", "sites"),
     output:
         folder=directory("<results>/export"),
     log:
@@ -14,7 +11,6 @@ rule export:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=10,

@@ -10,7 +10,6 @@ rule candidates:
     localrule: True
     conda:
         "../../envs/imaging.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
@@ -36,7 +35,6 @@ rule extract:
         "<benchmarks>/extract/{cohort}/{batch}.tsv"
     conda:
         "../../envs/imaging.yaml"
-    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 240 * attempt,
@@ -58,7 +56,7 @@ rule assemble:
             PATHS.cohort(wildcards.cohort, f"parts/{batch}.h5")
             for batch in range(CONFIG.datasets[wildcards.cohort]["extract_batches"])
         ],
-        atlas=lambda wildcards: atlas_files(
+        atlas=lambda wildcards: sources.atlas_files(
             CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"]
         ),
     output:
@@ -71,7 +69,6 @@ rule assemble:
         "<benchmarks>/assemble/{cohort}.tsv"
     conda:
         "../../envs/imaging.yaml"
-    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,

@@ -1,10 +1,10 @@
 rule index:
     input:
-        tables=all_tables("json"),
-        figures=output_files(CONFIG, PATHS, "figures", ACTIVE, "png"),
-        summaries=active_summaries,
+        tables=outputs.output_files(CONFIG, "tables", ACTIVE, "json") + whole_run_tables("json"),
+        figures=outputs.output_files(CONFIG, "figures", ACTIVE, "png"),
+        summaries=active_summaries(".csv"),
         # One file for many runs: a thousand run folders would not fit into one command.
-        runs=active_runs,
+        runs=active_summaries(".runs.json"),
     output:
         page=report(
             "<results>/index.html",
@@ -19,15 +19,14 @@ rule index:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: 1
     resources:
         mem_mb=4000,
         runtime=30,
     params:
         # Written before the first job of every run; its content is tracked here.
         config=PATHS.run_config,
-        resolved=resolved_version,
-        datasets=all_datasets_json,
+        resolved=lambda wildcards: version_of(resolved(CONFIG)),
+        datasets=as_json({name: outputs.about(CONFIG, name) for name in CONFIG.datasets}),
         command=command_line(),
         code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
     shell:

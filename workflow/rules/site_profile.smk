@@ -11,7 +11,6 @@ rule site_profile:
         "<benchmarks>/site_profile/{cohort}.tsv"
     conda:
         "../../envs/train.yaml"
-    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,

@@ -1,14 +1,14 @@
 rule table:
     input:
-        unpack(lambda wildcards: input_files(CONFIG, PATHS, "tables", wildcards.table)),
+        unpack(lambda wildcards: outputs.input_files(CONFIG, "tables", wildcards.table)),
     output:
         csv=report(
             "<results>/tables/{table}.csv",
             caption="../report/output.rst",
-            category=lambda wildcards: item(CONFIG, "tables", wildcards.table)["section"],
+            category=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table)["section"],
             labels=lambda wildcards: {
                 "Kind": "table",
-                "Title": item(CONFIG, "tables", wildcards.table)["title"],
+                "Title": outputs.item(CONFIG, "tables", wildcards.table)["title"],
             },
         ),
         md="<results>/tables/{table}.md",
@@ -21,15 +21,16 @@ rule table:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
     params:
-        options=lambda wildcards: command_options(CONFIG, PATHS, "tables", wildcards.table),
-        heading=lambda wildcards: item(CONFIG, "tables", wildcards.table),
+        options=lambda wildcards: outputs.command_options(CONFIG, "tables", wildcards.table),
+        heading=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table),
         config=shown_config,
         prefix=subpath(output.csv, strip_suffix=".csv"),
-        code=lambda wildcards: code_version(*output_of(CONFIG, "tables", wildcards.table).code),
+        code=lambda wildcards: code_version(
+            *outputs.output_of(CONFIG, "tables", wildcards.table).code
+        ),
     shell:
         "{RUN}/table.py {params.options} --out-prefix {params.prefix:q} > {log:q} 2>&1"
