@@ -14,7 +14,7 @@ from brio_core.system.errors import BrioError
 from brio_core.training.results import write_records
 from tests.cohorts.layouts import bids_dataset, labels, save, write_atlas
 from tests.reporting.diagnosed import write_diagnostics
-from tests.reporting.standins import run_program
+from tests.reporting.standins import make_table
 
 # As AAL numbers its regions: ascending, with gaps, and not from one.
 CODES = (2001, 2002, 2101, 9170)
@@ -203,14 +203,10 @@ def test_profile_table_of_a_numbered_cohort_shows_names(tmp_path, run_cohort):
     folders = write_diagnostics(tmp_path, "lab")
     for folder in folders:
         write_records(folder / "rois.csv", roi_records(rois))
-    prefix = tmp_path / "profile"
-    done = run_program(
-        "roi_table", "--diagnostics", *folders, "--experiment", '{"title": "T", "caption": "C"}',
-        "--planned", json.dumps({"pairs": [["lab", "loso"]]}), "--out-prefix", prefix,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    with open(prefix.with_suffix(".csv"), newline="") as stream:
+    planned = {"pairs": [["lab", "loso"]]}
+    path = make_table("roi_profiles", tmp_path / "profile", planned=planned, diagnostics=folders)
+    with open(path, newline="") as stream:
         first = [row["name"] for row in csv.DictReader(stream)][:5]
-    rows = json.loads(prefix.with_suffix(".json").read_text())["rows"]
+    rows = json.loads(path.with_suffix(".json").read_text())["rows"]
     shown = [row["cells"][1]["text"] for row in rows if len(row["cells"]) == 4]
     assert shown == first and set(first) < set(named.values())

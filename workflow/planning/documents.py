@@ -1,6 +1,5 @@
 """Documents of a configuration: which tables and figures their templates name."""
 
-import hashlib
 from pathlib import Path
 
 from workflow.planning.configuration import Configuration
@@ -12,12 +11,6 @@ def document_templates(configuration: Configuration) -> list[Path]:
     """The templates of a configuration's documents."""
     names = configuration.config["documents"]
     return [configuration.find("documents", name) for name in names]
-
-
-def templates_version(configuration: Configuration) -> str:
-    """Changes with the text of a template."""
-    texts = [path.read_bytes() for path in document_templates(configuration)]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 
 
 def document_files(configuration: Configuration) -> dict[str, list[str]]:

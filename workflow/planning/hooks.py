@@ -1,15 +1,20 @@
-"""What happens around a run: checks before the first job, a report after the last one."""
+"""What happens around a run: checks before the first job, a report after the last one.
+
+A dry run ends with its cost: jobs and training runs, and hours and disk once runs were timed.
+"""
 
 import atexit
+import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import mean
 
 import yaml
 
-from workflow.planning import costs
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
 from workflow.planning.remote import planned_jobs, write_jobs
@@ -31,7 +36,7 @@ def prepare(workflow, configuration: Configuration) -> None:
     if workflow.output_settings.dryrun:
         # Snakemake leaves the folder of --directory before Python exits.
         results = Path(paths.results).absolute()
-        atexit.register(costs.print_costs, workflow, configuration, results)
+        atexit.register(_print_costs, workflow, configuration, results)
 
 
 def target_of(workflow, configuration: Configuration, experiment: str) -> str:
@@ -128,3 +133,63 @@ def _write_run_config(configuration: Configuration) -> None:
     text = yaml.safe_dump(resolved(configuration), **options)
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
+
+
+def _print_costs(workflow, configuration: Configuration, results: Path) -> None:
+    """Print the cost of the plan that a dry run has made; nothing if it has failed."""
+    if workflow.scheduler is None:
+        return
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    if not jobs:
+        return
+    waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
+    planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
+    runs = [(run.cohort, configuration.variants[run.variant][0]) for run in waiting]
+    print("\n".join(_costs(len(jobs), planned, runs, results)))
+
+
+def _costs(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) -> list[str]:
+    """Lines on a plan of ``jobs`` jobs, among them the training ``runs`` (cohort, method)."""
+    lines = [
+        "",
+        "What it will cost",
+        f"  jobs            {jobs:,}",
+        f"  training runs   {len(runs):,} to train, {planned - len(runs):,} of {planned:,} done",
+    ]
+    if not runs:
+        return lines
+    means = _measured(results)
+    # From the same method on the same cohort, else from the method on other cohorts.
+    known = [means.get(run, means.get(run[1])) for run in runs]
+    known = [cost for cost in known if cost]
+    if not known:
+        return [*lines, "  time, disk      not known before the first runs have been trained"]
+    unknown = len(runs) - len(known)
+    rest = f", and {unknown:,} runs of methods that were never timed" if unknown else ""
+    took, disk = map(sum, zip(*known))
+    return [
+        *lines,
+        f"  training time   about {_duration(took)} one after the other{rest}",
+        f"  disk            about {disk / 1e6:,.0f} MB of training results{rest}",
+    ]
+
+
+def _duration(seconds: float) -> str:
+    """Hours, or minutes where it is less than one and a half hours."""
+    return f"{seconds / 3600:,.1f} hours" if seconds >= 5400 else f"{seconds / 60:,.1f} minutes"
+
+
+def _measured(results: Path) -> dict[str | tuple[str, str], tuple[float, float]]:
+    """Mean seconds and bytes of finished runs by (cohort, method) and by method."""
+    found = defaultdict(list)
+    for path in results.glob("runs/*/*/*/seed-*/meta.json"):
+        try:
+            meta = json.loads(path.read_text(encoding="utf-8"))
+            used = sum(file.stat().st_size for file in path.parent.iterdir() if file.is_file())
+            cost = (float(meta["seconds"]), used)
+            keys = ((meta["cohort"], meta["method"]), meta["method"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        for key in keys:
+            found[key].append(cost)
+    return {key: tuple(map(mean, zip(*costs))) for key, costs in found.items()}

@@ -47,9 +47,12 @@ def dataset_json(wildcards):
 
 def imaging_code(script):
     """The script and the reader of the cohort's kind of source, which is imported by name."""
-    return lambda wildcards: code_version(
-        script, *sources.source_files(CONFIG.datasets[wildcards.cohort])
-    )
+
+    def version(wildcards):
+        kind = CONFIG.datasets[wildcards.cohort]["source"]["kind"]
+        return code_version(script, f"brio_core/cohorts/readers/{kind}.py")
+
+    return version
 
 
 def trains_on(wildcards):
