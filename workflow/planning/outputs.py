@@ -10,13 +10,7 @@ from brio_core.reporting.catalogue import KINDS, Output, catalogue
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
 from workflow.planning.paths import Run
-from workflow.planning.runs import (
-    active_runs,
-    canonical_variant,
-    experiment_pairs,
-    experiment_runs,
-    wanted_runs,
-)
+from workflow.planning.runs import active_runs, canonical_variant, experiment_runs, wanted_runs
 
 # Tables of all active experiments together.
 WHOLE_RUN = {
@@ -106,14 +100,13 @@ def planned(configuration: Configuration, kind: str, name: str) -> dict:
     return {"pairs": list(dict.fromkeys(run[:2] for run in runs)), "variants": variants}
 
 
+@lru_cache
 def active_pairs(configuration: Configuration, permuted: bool = True) -> list[tuple]:
     """(experiment, cohort, protocol) of the active experiments, maybe without permuted labels."""
-    return [
-        (name, *pair)
-        for name in configuration.config["experiments"]
-        for pair in experiment_pairs(configuration, name)
-        if permuted or "permuted" not in pair[1]
-    ]
+    active = configuration.config["experiments"]
+    runs = [(name, run) for name in active for run in experiment_runs(configuration, name)]
+    pairs = dict.fromkeys((name, run.cohort, run.protocol) for name, run in runs)
+    return [pair for pair in pairs if permuted or "permuted" not in pair[2]]
 
 
 def whole_run_tables(configuration: Configuration) -> list[str]:
@@ -122,11 +115,11 @@ def whole_run_tables(configuration: Configuration) -> list[str]:
     return [name for name in WHOLE_RUN if compared or name != "paper_vs_ours"]
 
 
-def used_methods(configuration: Configuration) -> dict[str, Path]:
+def used_methods(configuration: Configuration) -> list[Path]:
     """Files of the methods of the active experiments."""
     runs = active_runs(configuration)
     names = dict.fromkeys(configuration.variants[run.variant][0] for run in runs)
-    return {name: configuration.find("methods", name) for name in names}
+    return [configuration.find("methods", name) for name in names]
 
 
 def output_inputs(configuration: Configuration, kind: str, name: str) -> dict[str, list[str]]:
@@ -163,7 +156,7 @@ def _inputs(
         "summaries": lambda: [paths.summary(*one) for one in summaries],
         "sites": lambda: [paths.summary(*one, "-sites.csv") for one in summaries],
         "config": lambda: [paths.run_config],
-        "methods": lambda: [shown(path) for path in used_methods(configuration).values()],
+        "methods": lambda: [shown(path) for path in used_methods(configuration)],
     }
     return {option: list(dict.fromkeys(made[option]())) for option in options}
 

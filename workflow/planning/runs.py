@@ -128,12 +128,6 @@ def external_runs(configuration: Configuration) -> dict[Run, dict]:
     }
 
 
-@lru_cache
-def experiment_pairs(configuration: Configuration, experiment: str) -> tuple[tuple, ...]:
-    """The (cohort, protocol) pairs of an experiment, in order."""
-    return tuple(dict.fromkeys(run[:2] for run in experiment_runs(configuration, experiment)))
-
-
 def resolved(configuration: Configuration) -> dict:
     """Everything that is needed to repeat what the configuration asks for (run_config.yaml)."""
     active = configuration.config["experiments"]

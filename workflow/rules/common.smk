@@ -97,7 +97,7 @@ def shown_config(wildcards):
     """Changes with the configuration and the comments of methods, for tables that show these."""
     if "config" not in outputs.output_of(CONFIG, "tables", wildcards.table).files:
         return ""
-    return version_of([resolved(CONFIG), *map(remarks, outputs.used_methods(CONFIG).values())])
+    return version_of([resolved(CONFIG), *map(remarks, outputs.used_methods(CONFIG))])
 
 
 def command_line(*targets):
