@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from brio_core.cohorts.stores import Series, read_fc, read_series
-from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
@@ -19,13 +18,25 @@ PARTICIPANT_COLUMNS = (
 )  # fmt: skip
 
 
+def read_table(path: str | Path):
+    """A tab-separated table as text (``n/a`` stays text), or a sentence that says what is wrong."""
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise BrioError(f"{path} is not a tab-separated table ({error})") from None
+
+
 def read_participants(path: str | Path):
     """participants.tsv with integer labels."""
     table = read_table(path)
     missing = [column for column in PARTICIPANT_COLUMNS if column not in table.columns]
     if missing:
         raise BrioError(f"{path} has no column {missing[0]!r}; make it again with the cohort rule")
-    cut_off = ~table["label"].isin(["0", "1"]) | (table["source"] == MISSING)
+    cut_off = ~table["label"].isin(["0", "1"]) | (table["source"] == "") | table.isna().any(axis=1)
     if cut_off.any():
         raise BrioError(
             f"{path} is damaged at subject {table['subject'][cut_off].iloc[0]}; delete it and run "
