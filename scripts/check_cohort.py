@@ -12,20 +12,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from brio_core.system.cli import run
-from brio_core.system.errors import BrioError
-
-
-def read_dataset(path: Path) -> dict:
-    """The dataset file with all defaults, checked as the workflow would."""
-    from workflow.planning.files import ConfigurationError, read_yaml
-    from workflow.planning.schema import check, filled, schema
-
-    try:
-        dataset = read_yaml(path)
-        check(dataset, schema("dataset"), str(path))
-    except ConfigurationError as error:
-        raise BrioError(str(error)) from None
-    return filled(dataset, schema("dataset"))
 
 
 def main() -> None:
@@ -36,10 +22,11 @@ def main() -> None:
     parser.add_argument("--data-dir", default="data", help="the folder of all cohorts (data)")
     parser.add_argument("--split-seed", type=int, default=0, help="as in the configuration (0)")
     arguments = parser.parse_args()
-    dataset = read_dataset(arguments.dataset)
 
     from brio_core.cohorts.check import check_cohort
+    from workflow.planning.schema import read_dataset
 
+    dataset = read_dataset(arguments.dataset)
     report = check_cohort(dataset, arguments.data_dir, arguments.split_seed)
     if arguments.dataset.stem != dataset["cohort"]:
         report.notes.append(

@@ -6,15 +6,12 @@ from pathlib import Path
 from brio_core.system.cli import run
 
 
-def parse() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--series", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    return parser.parse_args()
+    arguments = parser.parse_args()
 
-
-def main() -> None:
-    arguments = parse()
     from importlib.metadata import version
 
     import numpy as np

@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--url", help="another server with the project's files")
     arguments = parser.parse_args()
 
-    from check_cohort import read_dataset
+    from workflow.planning.schema import read_dataset
 
     dataset = read_dataset(arguments.dataset)
     if dataset["source"]["kind"] != "pcp":

@@ -6,16 +6,13 @@ from pathlib import Path
 from brio_core.system.cli import run
 
 
-def parse() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, required=True, help="models.pt of a trained run")
     parser.add_argument("--series", type=Path, required=True, help="series.h5 with the new scans")
     parser.add_argument("--out", type=Path, required=True, help="CSV: subject, probability, logits")
-    return parser.parse_args()
+    arguments = parser.parse_args()
 
-
-def main() -> None:
-    arguments = parse()
     from brio_core.cohorts.stores import read_series
     from brio_core.training.prediction import predict
     from brio_core.training.results import read_models, write_records

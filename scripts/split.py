@@ -6,7 +6,7 @@ from pathlib import Path
 from brio_core.system.cli import run
 
 
-def parse() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--participants", type=Path, required=True)
     parser.add_argument("--cohort", required=True)
@@ -14,11 +14,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--split-seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True, help="JSON, with a checksum")
     parser.add_argument("--plain", type=Path, help="CSV for other code: subject, fold, split")
-    return parser.parse_args()
+    arguments = parser.parse_args()
 
-
-def main() -> None:
-    arguments = parse()
     from brio_core.cohorts.cohort import read_participants
     from brio_core.cohorts.splits import make_split, plain_rows
     from brio_core.system.files import write_json, write_text

@@ -161,7 +161,9 @@ def _candidate(reader: Reader, row: dict, columns: dict, labels: dict, rules: Ru
             raise Unusable(f"empty file: {names[0]}")
         candidate["tr"] = _repetition_time(reader, paths, candidate)
         if candidate["mean_fd"] == MISSING:
-            candidate["mean_fd"] = _mean_fd(reader, paths)
+            found = [reader.mean_fd(path) for path in paths]
+            if None not in found:
+                candidate["mean_fd"] = f"{sum(found) / len(found):.6g}"
         _check_motion(candidate["mean_fd"], rules.max_mean_fd)
     except Unusable as unusable:
         reasons.append(str(unusable))
@@ -173,12 +175,6 @@ def _candidate(reader: Reader, row: dict, columns: dict, labels: dict, rules: Ru
     ]
     candidate["excluded"] = "; ".join([*missing, *reasons])
     return candidate
-
-
-def _mean_fd(reader: Reader, paths) -> str:
-    """Over all runs, from the scans' own files."""
-    found = [reader.mean_fd(path) for path in paths]
-    return MISSING if None in found else f"{sum(found) / len(found):.6g}"
 
 
 def _check_motion(mean_fd: str, most: float | None) -> None:

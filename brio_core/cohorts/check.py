@@ -1,18 +1,16 @@
 """Read a whole cohort as the workflow would, and write nothing."""
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from brio_core.cohorts import inclusion
-from brio_core.cohorts.candidates import find_candidates
+from brio_core.cohorts.candidates import COLUMNS, find_candidates
 from brio_core.cohorts.extraction import Outcome, extract_batch
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
-NUMBERS = ("age", "mean_fd")
 # What training understands, in small or capital letters (brio_core/cohorts/cohort.py).
 MALE, FEMALE = ("1", "m", "male"), ("0", "2", "f", "female")
 # No scanner is so slow: a larger number of seconds must be milliseconds.
@@ -104,62 +102,44 @@ def _split_errors(kept: list[dict], cohort: str, split_seed: int):
 
 
 def _notes(kept: list[dict]):
-    yield from _repetition_time_notes(kept)
-    for column in ("age", "sex", "mean_fd"):
-        missing = sum(candidate[column] == MISSING for candidate in kept)
-        if missing:
-            yield f"{column} is unknown for {missing} of {len(kept)} kept subjects"
-    yield from _unreadable_notes(kept)
-    yield from _group_notes(kept)
+    """What is unknown about the kept subjects, what cannot be read, and who is left out."""
+    import pandas as pd
 
-
-def _repetition_time_notes(kept: list[dict]):
-    unknown = sorted({c["site"] for c in kept if c["tr"] == MISSING})
-    if unknown:
+    table = pd.DataFrame(kept, columns=COLUMNS)
+    known = table != MISSING
+    if unknown := sorted(set(table["site"][~known["tr"]])):
         yield (
             f"the repetition time of {', '.join(unknown)} is unknown, so block lengths are given "
             "in frames only; it can be entered under tr"
         )
-    long = [c for c in kept if c["tr"] != MISSING and float(c["tr"]) > LONGEST_TR]
-    if long:
+    long = table[table["tr"].where(known["tr"], "nan").astype(float) > LONGEST_TR]
+    if len(long):
         yield (
-            f"the repetition time of {', '.join(sorted({c['site'] for c in long}))} is above "
-            f"{LONGEST_TR:g} s, e.g. {long[0]['tr']} of subject {long[0]['subject']}; is it in "
-            "milliseconds?"
+            f"the repetition time of {', '.join(sorted(set(long['site'])))} is above "
+            f"{LONGEST_TR:g} s, e.g. {long['tr'].iloc[0]} of subject {long['subject'].iloc[0]}; "
+            "is it in milliseconds?"
         )
-
-
-def _unreadable_notes(kept: list[dict]):
-    """Covariates that are there, but that training counts as missing."""
-    import pandas as pd
-
-    known = {column: [c for c in kept if c[column] != MISSING] for column in (*NUMBERS, "sex")}
-    for column in NUMBERS:
-        # Not float(): training reads numbers with pandas, which takes fewer spellings.
-        values = pd.to_numeric(pd.Series([c[column] for c in known[column]]), errors="coerce")
-        strange = [c for c, bad in zip(known[column], values.isna()) if bad]
-        yield from _counts_as_missing(column, strange, "is no number", len(kept))
-    strange = [c for c in known["sex"] if c["sex"].lower() not in (*MALE, *FEMALE)]
+    for column in ("age", "sex", "mean_fd"):
+        if missing := int((~known[column]).sum()):
+            yield f"{column} is unknown for {missing} of {len(table)} kept subjects"
     codes = f"is neither male ({', '.join(MALE)}) nor female ({', '.join(FEMALE)})"
-    yield from _counts_as_missing("sex", strange, codes, len(kept))
-
-
-def _counts_as_missing(column: str, strange: list[dict], what: str, total: int):
-    if strange:
+    # Not float(): training reads numbers with pandas, which takes fewer spellings.
+    for column, what, unreadable in (
+        ("age", "is no number", pd.to_numeric(table["age"], errors="coerce").isna()),
+        ("mean_fd", "is no number", pd.to_numeric(table["mean_fd"], errors="coerce").isna()),
+        ("sex", codes, ~table["sex"].str.lower().isin([*MALE, *FEMALE])),
+    ):
+        strange = table[known[column] & unreadable]
+        if len(strange):
+            yield (
+                f"{column} of {len(strange)} of {len(table)} kept subjects {what}, e.g. "
+                f"{strange[column].iloc[0]!r} of subject {strange['subject'].iloc[0]}: it counts "
+                "as missing"
+            )
+    sites_of_group = table[known["group"]].groupby("group")["site"].transform("nunique")
+    if spread := int((sites_of_group > 1).sum()):
         yield (
-            f"{column} of {len(strange)} of {total} kept subjects {what}, e.g. "
-            f"{strange[0][column]!r} of subject {strange[0]['subject']}: it counts as missing"
-        )
-
-
-def _group_notes(kept: list[dict]):
-    sites = defaultdict(set)
-    for candidate in kept:
-        sites[candidate["group"]].add(candidate["site"])
-    spread = sum(c["group"] != MISSING and len(sites[c["group"]]) > 1 for c in kept)
-    if spread:
-        yield (
-            f"{spread} of {len(kept)} kept subjects share their group (columns.group) with "
+            f"{spread} of {len(table)} kept subjects share their group (columns.group) with "
             "another site; they do not train where that site validates or is tested"
         )
 

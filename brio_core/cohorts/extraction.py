@@ -15,12 +15,13 @@ import numpy as np
 
 from brio_core.cohorts.readers.reader import Reader
 from brio_core.cohorts.scan import RUN_SEPARATOR, AtlasMisfit, Scan, Unusable
+from brio_core.cohorts.stores import FORMAT_VERSION, open_store
 from brio_core.cohorts.tables import MISSING
 from brio_core.system import sealed
 from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic
 
-_FORMAT = "brio-part"
+KIND = "brio-part"
 
 
 def extract_batch(
@@ -90,9 +91,7 @@ class Outcome:
     def of(cls, subject: str, result: Scan | Unusable) -> "Outcome":
         """What extraction found out about one candidate."""
         if isinstance(result, Unusable):
-            counts = {"frames_before": result.frames_before, "frames_after": result.frames}
-            known = {name: count for name, count in counts.items() if count is not None}
-            return cls(subject, str(result), **known)
+            return cls(subject, str(result), result.frames_before, result.frames_after)
         return cls(
             subject,
             frames_before=result.frames_before,
@@ -114,7 +113,7 @@ def joint_checksum(outcomes: Iterable[Outcome]) -> str:
 def write_batch(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusable]]) -> None:
     """Write what :func:`extract_batch` yields, one candidate after the other."""
     with atomic(path) as temporary, sealed.create(temporary) as store:
-        store.attrs["format"] = _FORMAT
+        store.attrs.update(format=KIND, version=FORMAT_VERSION)
         for position, subject, result in results:
             group = store.create_group(f"{position:06d}")
             facts = asdict(Outcome.of(subject, result))
@@ -131,7 +130,7 @@ class ExtractedScans:
     def __init__(self, paths: Iterable[str | Path]):
         self._group = {}
         for path in paths:
-            for group in _open(Path(path)).values():
+            for group in open_store(path, KIND).values():
                 self._group[group.attrs["subject"]] = group
 
     def outcome(self, subject: str) -> Outcome:
@@ -150,16 +149,3 @@ class ExtractedScans:
         """The series of some subjects, one at a time."""
         for subject in subjects:
             yield self._group[subject]["series"][:]
-
-
-def _open(path: Path) -> h5py.File:
-    sealed.check(path)
-    try:
-        store = h5py.File(path, "r")
-    except OSError:
-        raise BrioError(
-            f"{path} is not a readable HDF5 file; delete it and run extract again"
-        ) from None
-    if store.attrs.get("format") != _FORMAT:
-        raise BrioError(f"{path} was not written by extract; delete it and run extract again")
-    return store

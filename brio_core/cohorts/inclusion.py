@@ -5,20 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from brio_core.cohorts.extraction import Outcome
+from brio_core.cohorts.splits import MIN_SITES
 from brio_core.system.errors import BrioError
 
-COLUMNS = (
-    "subject",
-    "site",
-    "label",
-    "kept",
-    "reason",
-    "frames_before",
-    "frames_after",
-    "constant_rois",
-)
-# One site is tested, two validate, and alignment needs two more to train on.
-MIN_SITES = 5
+_COUNTS = ("frames_before", "frames_after", "constant_rois")
+COLUMNS = ("subject", "site", "label", "kept", "reason", *_COUNTS)
 
 
 @dataclass(frozen=True)
@@ -197,20 +188,13 @@ def inclusion_rows(
     candidates: list[dict], outcomes: list[Outcome], reasons: dict[str, str]
 ) -> list[dict]:
     """The rows of inclusion.tsv."""
-    return [
-        {
-            "subject": candidate["subject"],
-            "site": candidate["site"],
-            "label": candidate["label"],
-            "kept": "no" if reasons[candidate["subject"]] else "yes",
-            "reason": reasons[candidate["subject"]],
-            "frames_before": _count(outcome.frames_before),
-            "frames_after": _count(outcome.frames_after),
-            "constant_rois": _count(outcome.constant_rois),
-        }
-        for candidate, outcome in zip(candidates, outcomes)
-    ]
-
-
-def _count(number: int) -> int | str:
-    return "n/a" if number < 0 else number
+    rows = []
+    for candidate, outcome in zip(candidates, outcomes):
+        reason = reasons[candidate["subject"]]
+        row = {name: candidate[name] for name in ("subject", "site", "label")}
+        row |= {"kept": "no" if reason else "yes", "reason": reason}
+        for name in _COUNTS:
+            count = getattr(outcome, name)
+            row[name] = "n/a" if count < 0 else count
+        rows.append(row)
+    return rows

@@ -11,10 +11,10 @@ RUN_SEPARATOR = ";"
 class Unusable(Exception):
     """One subject cannot be used; the text before the first colon is the kind of reason."""
 
-    def __init__(self, reason: str, frames_before: int | None = None, frames: int | None = None):
+    def __init__(self, reason: str, frames_before: int = -1, frames_after: int = -1):
         super().__init__(" ".join(reason.split()))
         self.frames_before = frames_before
-        self.frames = frames
+        self.frames_after = frames_after
 
 
 class AtlasMisfit(Unusable):

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
+from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 from brio_core.system.seeds import numpy_generator
 
-FEWEST_SITES = 5
+# One site is tested, two validate, and alignment needs two more to train on.
+MIN_SITES = 5
 PERMUTED = re.compile(r"loso-permuted-(\d+)")
-MISSING = ("", "n/a")
 
 
 def _one_group_each(group) -> np.ndarray:
     """Group names as numbers; a subject without a group is alone in one."""
-    names = [f"\x1f{i}" if name in MISSING else str(name) for i, name in enumerate(group)]
+    names = [f"\x1f{i}" if name == MISSING else str(name) for i, name in enumerate(group)]
     return np.unique(names, return_inverse=True)[1]
 
 
@@ -54,9 +55,9 @@ def loso(site, label, group, seed: int) -> list[dict]:
     """
     site, label, group = np.asarray(site), np.asarray(label), _one_group_each(group)
     sites = np.unique(site)
-    if len(sites) < FEWEST_SITES:
+    if len(sites) < MIN_SITES:
         raise BrioError(
-            f"leave-one-site-out needs at least {FEWEST_SITES} usable sites (one tests, two "
+            f"leave-one-site-out needs at least {MIN_SITES} usable sites (one tests, two "
             f"validate, two or more train), but the cohort has {len(sites)}: "
             f"{', '.join(map(str, sites))}"
         )

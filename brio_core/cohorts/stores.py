@@ -3,6 +3,7 @@
 A cohort may be larger than memory, so an opened file hands out tables that read on demand.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from brio_core.system.files import atomic
 from brio_core.system.rows import Rows
 
 FORMAT_VERSION = 1
+COHORT_FILES = ("participants.tsv", "series.h5", "fc.h5")
 # Every chunk carries a checksum that is verified whenever it is read.
 _STORED = {"compression": "gzip", "compression_opts": 1, "shuffle": True, "fletcher32": True}
 
@@ -131,7 +133,7 @@ def write_series(
         store.create_dataset("roi_hemisphere", data=list(rois.hemispheres), dtype=strings)
 
 
-def _open(path: str | Path, kind: str) -> h5py.File:
+def open_store(path: str | Path, kind: str) -> h5py.File:
     """A file of ours for reading, by as many processes as like; what is wrong with it is named."""
     sealed.check(path)
     try:
@@ -165,7 +167,7 @@ def _strings(store: h5py.File, name: str) -> tuple[str, ...]:
 
 def read_series(path: str | Path) -> Series:
     """What series.h5 holds; its scans are read when asked for."""
-    store = _open(path, "brio-series")
+    store = open_store(path, "brio-series")
     with _damage_named(path):
         rois = Rois(
             _strings(store, "roi_name"), store["roi_centroid"][:], _strings(store, "roi_hemisphere")
@@ -210,9 +212,27 @@ def write_fc(
 
 def read_fc(path: str | Path) -> tuple[tuple[str, ...], Rows]:
     """Subjects and FC matrices (N, P, P) of fc.h5, which are read when asked for."""
-    store = _open(path, "brio-fc")
+    store = open_store(path, "brio-fc")
     with _damage_named(path):
         subjects, fc = _strings(store, "subject"), _stored_rows(path, store["fc"])
         if fc.shape[0] != len(subjects) or len(fc.shape) != 3:
             raise ValueError("its parts do not fit together")
         return subjects, fc
+
+
+def input_checksums(cohort_dir: Path, block_length: Path) -> dict[str, str]:
+    """What training and diagnostics read besides the split, whose checksum has its own place."""
+    files = {name: Path(cohort_dir) / name for name in COHORT_FILES}
+    files["block_length"] = Path(block_length)
+    return {name: checksum(path) for name, path in files.items()}
+
+
+def checksum(path: Path) -> str:
+    """The checksum of a file; large ones carry theirs, so that they are not read for it."""
+    try:
+        if path.suffix == ".h5":
+            return sealed.checksum(path)
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None

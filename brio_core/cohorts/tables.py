@@ -40,12 +40,20 @@ def _read_text(path: Path):
     """The lines of a text table; pandas names columns without a name, or with that of another."""
     import pandas as pd
 
-    checked = StringIO()
+    checked, columns = StringIO(), None
+    writer = csv.writer(checked, quoting=csv.QUOTE_ALL)
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
         split = _split_at_commas if path.suffix == ".csv" else _split_at_tabs
-        rows = _no_wider_than_header(path, split(path, lines))
-        csv.writer(checked, quoting=csv.QUOTE_ALL).writerows(rows)
+        for number, cells in split(path, lines):
+            columns = len(cells) if columns is None else columns
+            if any(cell.strip() for cell in cells[columns:]):
+                raise BrioError(
+                    f"{path} has more cells in line {number} than names in its header; name every "
+                    "column, and keep separators out of the cells"
+                )
+            # Separators at the end of a row are dropped, as they hold no cell.
+            writer.writerow(cells[:columns])
     checked.seek(0)
     return pd.read_csv(checked, dtype=str, keep_default_na=False, index_col=False)
 
@@ -95,19 +103,6 @@ def _split_at_commas(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, li
         if cells and not (len(cells) == 1 and cells[0].isspace()):
             yield number, cells
         number = reader.line_num + 1
-
-
-def _no_wider_than_header(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator[list[str]]:
-    """The cells of each row; separators at its end are dropped, as they hold no cell."""
-    columns = None
-    for number, cells in rows:
-        columns = len(cells) if columns is None else columns
-        if any(cell.strip() for cell in cells[columns:]):
-            raise BrioError(
-                f"{path} has more cells in line {number} than names in its header; name every "
-                "column, and keep separators out of the cells"
-            )
-        yield cells[:columns]
 
 
 def _read_sheet(path: Path, sheet: str | None):

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from brio_core.cohorts.checksums import checksum, input_checksums
 from brio_core.cohorts.splits import read_split
+from brio_core.cohorts.stores import checksum, input_checksums
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
 from brio_core.system.versions import ROOT

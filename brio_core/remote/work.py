@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from brio_core.cohorts.checksums import checksum
+from brio_core.cohorts.stores import checksum
 from brio_core.remote.plan import MODELS, Job, Plan
 from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic

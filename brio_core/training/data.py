@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brio_core.cohorts.checksums import input_checksums
 from brio_core.cohorts.cohort import Cohort, padded_scans
 from brio_core.cohorts.splits import read_split
+from brio_core.cohorts.stores import input_checksums
 from brio_core.connectivity.reestimation import subject_keys
 from brio_core.methods.training_scans import Scans
 from brio_core.system.errors import BrioError

@@ -6,8 +6,8 @@ import shutil
 import nibabel
 import pytest
 
-from brio_core.cohorts.cohort import read_table
 from brio_core.cohorts.extraction import ExtractedScans
+from brio_core.cohorts.tables import read_table
 from brio_core.system.errors import BrioError
 
 
@@ -123,7 +123,7 @@ def test_kind_of_source_that_cannot_be_read(programs, load_dataset):
 def _excluded(programs, dataset):
     assert programs("candidates", dataset=dataset).returncode == 0
     table = read_table(programs.out / "candidates.tsv").set_index("subject")["excluded"]
-    return table[table != ""]
+    return table[table != "n/a"]
 
 
 def test_rules_of_the_dataset_that_are_known_before_reading(programs, load_dataset, own_copy):

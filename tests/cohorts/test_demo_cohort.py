@@ -6,10 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from brio_core.cohorts.cohort import read_participants, read_table
+from brio_core.cohorts.cohort import read_participants
 from brio_core.cohorts.demo import model
 from brio_core.cohorts.demo.cohort import make_demo
 from brio_core.cohorts.stores import read_series
+from brio_core.cohorts.tables import read_table
 
 
 def _checksums(folder):
@@ -93,7 +94,7 @@ def test_every_dirty_subject_is_accounted_for(demo_results, truth):
             assert (dirt["of"] or "") in row["reason"]
     clean = table.drop(index=list(truth["dirty"]))
     assert (clean["kept"] == "yes").all()
-    assert (clean["reason"] == "").all()
+    assert (clean["reason"] == "n/a").all()
     assert (clean["constant_rois"] == "0").all()
     assert (clean["frames_before"] == clean["frames_after"]).all()
 

@@ -6,11 +6,11 @@ import pytest
 from scipy.io import savemat
 
 from brio_core.cohorts.candidates import find_candidates
-from brio_core.cohorts.cohort import read_table
 from brio_core.cohorts.readers.dpabi import ATLASES, PHENOTYPES
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.scan import Unusable
 from brio_core.cohorts.stores import read_series
+from brio_core.cohorts.tables import read_table
 from brio_core.system.errors import BrioError
 
 FOLDER = "rest-meta-mdd/Results/ROISignals_FunImgARCWF"

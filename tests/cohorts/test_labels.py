@@ -203,10 +203,10 @@ def test_profile_table_of_a_numbered_cohort_shows_names(tmp_path, run_cohort):
     folders = write_diagnostics(tmp_path, "lab")
     for folder in folders:
         write_records(folder / "rois.csv", roi_records(rois))
-    prefix = tmp_path / "profile"
-    make_table("roi_profiles", prefix, planned={"pairs": [["lab", "loso"]]}, diagnostics=folders)
-    with open(prefix.with_suffix(".csv"), newline="") as stream:
+    planned = {"pairs": [["lab", "loso"]]}
+    path = make_table("roi_profiles", tmp_path / "profile", planned=planned, diagnostics=folders)
+    with open(path, newline="") as stream:
         first = [row["name"] for row in csv.DictReader(stream)][:5]
-    rows = json.loads(prefix.with_suffix(".json").read_text())["rows"]
+    rows = json.loads(path.with_suffix(".json").read_text())["rows"]
     shown = [row["cells"][1]["text"] for row in rows if len(row["cells"]) == 4]
     assert shown == first and set(first) < set(named.values())

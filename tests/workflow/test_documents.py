@@ -8,7 +8,6 @@ from tests.tiny import make_lab
 from workflow.planning.documents import document_files
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
-from workflow.planning.paths import Paths
 
 PAGE = """# Demo
 
@@ -77,7 +76,7 @@ def test_mistakes_are_found_while_planning(tmp_path, monkeypatch, call, problem)
     monkeypatch.chdir(tmp_path)
     resolved = load({"cohorts": ["demo"], "documents": ["demo"]})
     with pytest.raises(BrioError) as error:
-        document_files(resolved, Paths("results"), ["hyperparameters"])
+        document_files(resolved)
     assert str(error.value).startswith("config/documents/demo.md, line 2: ")
     assert problem in str(error.value)
 
@@ -94,7 +93,7 @@ def test_a_mistake_stops_before_any_job(project):
 
 def test_a_configuration_without_documents_says_so():
     with pytest.raises(ConfigurationError, match="names no 'documents'"):
-        document_files(load({"cohorts": ["demo"]}), Paths("results"), [])
+        document_files(load({"cohorts": ["demo"]}))
 
 
 @pytest.mark.slow

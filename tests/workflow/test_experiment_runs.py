@@ -3,7 +3,6 @@
 from tests.workflow.test_configuration import STUDY, configuration
 from workflow.planning.documents import document_files
 from workflow.planning.outputs import item, item_runs, output_inputs, output_names, planned
-from workflow.planning.paths import Paths
 from workflow.planning.runs import canonical_variant, experiment_runs
 
 
@@ -60,12 +59,15 @@ def test_the_run_of_the_document_on_abide():
     assert len(unseen) == 16 * 3 + 5 + 4
     assert len(runs) - len(unseen) == 17 + 4
     common = ["paper_vs_ours", "settings", "settings-others"]
-    files = document_files(resolved, Paths("r"), common)
-    assert "r/tables/presets.csv" in files["tables"] and "r/tables/presets.json" in files["printed"]
-    assert "r/figures/diagnostics-abide-cc200.png" in files["figures"]
-    tables = set(files["tables"]) - {f"r/tables/{name}.csv" for name in common}
+    files = document_files(resolved)
+    assert (
+        "results/tables/presets.csv" in files["tables"]
+        and "results/tables/presets.json" in files["printed"]
+    )
+    assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
+    tables = set(files["tables"]) - {f"results/tables/{name}.csv" for name in common}
     names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
-    assert tables == {f"r/tables/{name}.csv" for name in names if name != "sites"}
+    assert tables == {f"results/tables/{name}.csv" for name in names if name != "sites"}
 
 
 def test_sweeps_are_shortened_by_variants():
@@ -138,7 +140,7 @@ def test_a_figure_per_cohort_shows_that_cohort():
     assert {run.cohort for run in runs} == {"srpbs-aal116"}
     assert "linear-confounds" not in {run.variant for run in runs}, "nothing to diagnose"
     assert item(resolved, "figures", "diagnostics-srpbs-aal116")["title"].endswith(": SRPBS")
-    inputs = output_inputs(resolved, Paths("results"), "figures", "diagnostics-srpbs-aal116")
+    inputs = output_inputs(resolved, "figures", "diagnostics-srpbs-aal116")
     folders = inputs.pop("diagnostics")
     assert "results/diagnostics/srpbs-aal116/loso/brio/seed-0" in folders and not inputs
     assert len(folders) == len(runs), "a folder for every run"
@@ -161,7 +163,7 @@ def test_published_settings_are_a_variant_of_every_method_that_has_them():
     published = resolved.methods["gcn"]["presets"]["published"]
     assert published.items() <= params["hyperparameters"].items()
     assert params["label"] == "GCN (published)" and params["method"] == "gcn"
-    assert output_inputs(resolved, Paths("r"), "tables", "presets").keys() == {
+    assert output_inputs(resolved, "tables", "presets").keys() == {
         "summaries", "sites", "runs"
     }  # fmt: skip
 
@@ -182,7 +184,7 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
     fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 9}})[1]
     assert usual - fixed == {"gcn-searched"}, "nothing is left to search"
     assert found(search=True)[1] == one_try, "all are searched under their own names"
-    inputs = output_inputs(resolved, Paths("r"), "tables", "equal-effort")
+    inputs = output_inputs(resolved, "tables", "equal-effort")
     assert inputs.keys() == {"summaries", "sites", "runs"}
 
 

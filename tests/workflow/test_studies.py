@@ -6,8 +6,8 @@ from tests.workflow.test_configuration import ROOT, STUDY, configuration
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
 from workflow.planning.paths import Paths, Run
-from workflow.planning.renames import KEYS, TARGETS
 from workflow.planning.runs import experiment_runs
+from workflow.planning.schema import KEYS, TARGETS
 
 EXPERIMENT = """\
 title: A try

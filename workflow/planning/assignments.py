@@ -37,25 +37,16 @@ def merged(old: object, new: object) -> object:
 
 def _value(text: str, rules: dict) -> object:
     try:
-        return _parsed(text, rules)
+        loader = Loader(text)
+        node = loader.get_single_node()
+        _keep_text(node, [rules])
+        return None if node is None else loader.construct_document(node)
     except (yaml.YAMLError, ValueError, RecursionError):
         # No YAML, so it is text, which the schema refuses where it wants something else.
         return text
 
 
-def _parsed(text: str, rules: dict) -> object:
-    loader = Loader(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _keep_text(node, [rules])
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _keep_text(node: yaml.Node, rules: list[dict]) -> None:
+def _keep_text(node: yaml.Node | None, rules: list[dict]) -> None:
     """Mark keys, and scalars that one of ``rules`` wants to be text, whatever they look like."""
     rules = [*rules, *(choice for rule in rules for choice in rule.get("anyOf", ()))]
     if isinstance(node, yaml.ScalarNode):

@@ -10,9 +10,8 @@ from brio_core.reporting.catalogue import catalogue
 from brio_core.system.errors import BrioError
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
 from workflow.planning.files import ConfigurationError, names, shown
-from workflow.planning.renames import HYPERPARAMETERS
 from workflow.planning.runs import experiment_runs
-from workflow.planning.schema import suggestion
+from workflow.planning.schema import HYPERPARAMETERS, suggestion
 
 Where = Callable[[str], str]
 

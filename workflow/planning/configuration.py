@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from workflow.planning.files import find
+from workflow.planning.paths import Paths
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +20,11 @@ class Configuration:
     """Where these files are looked for; see :func:`workflow.planning.files.folders`."""
     skipped: frozenset[str] = frozenset()
     """Cohorts without data and methods without code, where the configuration says to skip them."""
+
+    @cached_property
+    def paths(self) -> Paths:
+        """Where the results are."""
+        return Paths(self.config["results"])
 
     @cached_property
     def variants(self) -> dict[str, tuple[str, dict]]:

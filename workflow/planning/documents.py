@@ -1,12 +1,10 @@
 """Documents of a configuration: which tables and figures their templates name."""
 
-import hashlib
 from pathlib import Path
 
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError, shown
-from workflow.planning.outputs import output_names, output_of
-from workflow.planning.paths import Paths
+from workflow.planning.outputs import output_names, output_of, whole_run_tables
 
 
 def document_templates(configuration: Configuration) -> list[Path]:
@@ -15,15 +13,7 @@ def document_templates(configuration: Configuration) -> list[Path]:
     return [configuration.find("documents", name) for name in names]
 
 
-def templates_version(configuration: Configuration) -> str:
-    """Changes with the text of a template."""
-    texts = [path.read_bytes() for path in document_templates(configuration)]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
-
-
-def document_files(
-    configuration: Configuration, paths: Paths, common_tables: list[str]
-) -> dict[str, list[str]]:
+def document_files(configuration: Configuration) -> dict[str, list[str]]:
     """What the documents are made of: tables, also as the page reads them, and figures."""
     # Only this target reads templates; all others start without Jinja2.
     from brio_core.reporting.pages.template import Template
@@ -32,9 +22,12 @@ def document_files(
         raise ConfigurationError(
             "the configuration names no 'documents'; choose another --configfile"
         )
-    active = tuple(configuration.config["experiments"])
+    active = configuration.config["experiments"]
     known = {
-        "tables": [*output_names(configuration, "tables", active), *common_tables],
+        "tables": [
+            *output_names(configuration, "tables", active),
+            *whole_run_tables(configuration),
+        ],
         "figures": [
             name
             for name in output_names(configuration, "figures", active)
@@ -48,7 +41,7 @@ def document_files(
         for kind, names in Template(path, shown(path), **known).needs().items():
             found[kind] |= dict.fromkeys(names)
     return {
-        "tables": [paths.table(name, "csv") for name in found["tables"]],
-        "printed": [paths.table(name, "json") for name in found["tables"]],
-        "figures": [paths.figure(name, "png") for name in found["figures"]],
+        "tables": configuration.paths.outputs("tables", found["tables"], "csv"),
+        "printed": configuration.paths.outputs("tables", found["tables"], "json"),
+        "figures": configuration.paths.outputs("figures", found["figures"], "png"),
     }

@@ -1,18 +1,22 @@
-"""What happens around a run: checks before the first job, a report after the last one."""
+"""What happens around a run: checks before the first job, a report after the last one.
+
+A dry run ends with its cost: jobs and training runs, and hours and disk once runs were timed.
+"""
 
 import atexit
+import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import mean
 
 import yaml
 
-from workflow.planning import costs
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
-from workflow.planning.paths import Paths
 from workflow.planning.remote import planned_jobs, write_jobs
 from workflow.planning.runs import resolved
 from workflow.planning.sources import missing_data
@@ -21,17 +25,18 @@ RAW_DATA_RULES = ("candidates", "extract", "assemble")
 REPORTED_RULES = ("table", "figure", "index")
 
 
-def prepare(workflow, configuration: Configuration, paths: Paths) -> None:
+def prepare(workflow, configuration: Configuration) -> None:
     """Stop where results cannot be written, and let a dry run end with its cost."""
     if not workflow.is_main_process:
         return
+    paths = configuration.paths
     # A file may stand where the results should, before Snakemake looks for them there.
     with _unwritable_in_one_sentence(paths.results), suppress(FileNotFoundError):
         os.stat(paths.run_config)
     if workflow.output_settings.dryrun:
         # Snakemake leaves the folder of --directory before Python exits.
         results = Path(paths.results).absolute()
-        atexit.register(costs.print_costs, workflow, configuration, results)
+        atexit.register(_print_costs, workflow, configuration, results)
 
 
 def target_of(workflow, configuration: Configuration, experiment: str) -> str:
@@ -42,7 +47,7 @@ def target_of(workflow, configuration: Configuration, experiment: str) -> str:
     return experiment
 
 
-def write_report(workflow, paths: Paths) -> None:
+def write_report(workflow, configuration: Configuration) -> None:
     """Write Snakemake's report beside the results, if the run was about what it shows.
 
     After a single file or a document, the report of the last full run would become a part of it.
@@ -56,7 +61,7 @@ def write_report(workflow, paths: Paths) -> None:
     from snakemake.settings.types import GlobalReportSettings
     from snakemake_interface_report_plugins.registry import ReportPluginRegistry
 
-    path = Path(paths.results) / "report.html"
+    path = Path(configuration.paths.results) / "report.html"
     settings = (ReportSettings(path=path), GlobalReportSettings())
     with _unwritable_in_one_sentence(path):
         html = ReportPluginRegistry().get_plugin("html")
@@ -78,7 +83,7 @@ def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
         )
 
 
-def prepare_run(workflow, configuration: Configuration, paths: Paths) -> None:
+def prepare_run(workflow, configuration: Configuration) -> None:
     """Stop before the first job if something it needs is not there; record the configuration."""
     jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
     cohorts = {wildcards.cohort for rule, wildcards in jobs if rule in RAW_DATA_RULES}
@@ -89,10 +94,10 @@ def prepare_run(workflow, configuration: Configuration, paths: Paths) -> None:
     problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
     if problems and not workflow.touch:
         sys.exit("\n".join(problems))
-    with _unwritable_in_one_sentence(paths.results):
-        write_run_config(configuration, paths)
+    with _unwritable_in_one_sentence(configuration.paths.results):
+        _write_run_config(configuration)
         if plans_remote:
-            write_jobs(workflow, configuration, paths)
+            write_jobs(workflow, configuration)
 
 
 def _missing_data(configuration: Configuration, cohorts: set[str]) -> list[str]:
@@ -119,12 +124,72 @@ def _missing_code(configuration: Configuration, variants: set[str]) -> list[str]
     ]
 
 
-def write_run_config(configuration: Configuration, paths: Paths) -> None:
+def _write_run_config(configuration: Configuration) -> None:
     """Keep the resolved configuration beside the results, in one step."""
-    path = Path(paths.run_config)
+    path = Path(configuration.paths.run_config)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(".run_config.yaml.partial")
     options = {"sort_keys": False, "allow_unicode": True, "width": 100, "default_flow_style": None}
     text = yaml.safe_dump(resolved(configuration), **options)
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
+
+
+def _print_costs(workflow, configuration: Configuration, results: Path) -> None:
+    """Print the cost of the plan that a dry run has made; nothing if it has failed."""
+    if workflow.scheduler is None:
+        return
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    if not jobs:
+        return
+    waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
+    planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
+    runs = [(run.cohort, configuration.variants[run.variant][0]) for run in waiting]
+    print("\n".join(_costs(len(jobs), planned, runs, results)))
+
+
+def _costs(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) -> list[str]:
+    """Lines on a plan of ``jobs`` jobs, among them the training ``runs`` (cohort, method)."""
+    lines = [
+        "",
+        "What it will cost",
+        f"  jobs            {jobs:,}",
+        f"  training runs   {len(runs):,} to train, {planned - len(runs):,} of {planned:,} done",
+    ]
+    if not runs:
+        return lines
+    means = _measured(results)
+    # From the same method on the same cohort, else from the method on other cohorts.
+    known = [means.get(run, means.get(run[1])) for run in runs]
+    known = [cost for cost in known if cost]
+    if not known:
+        return [*lines, "  time, disk      not known before the first runs have been trained"]
+    unknown = len(runs) - len(known)
+    rest = f", and {unknown:,} runs of methods that were never timed" if unknown else ""
+    took, disk = map(sum, zip(*known))
+    return [
+        *lines,
+        f"  training time   about {_duration(took)} one after the other{rest}",
+        f"  disk            about {disk / 1e6:,.0f} MB of training results{rest}",
+    ]
+
+
+def _duration(seconds: float) -> str:
+    """Hours, or minutes where it is less than one and a half hours."""
+    return f"{seconds / 3600:,.1f} hours" if seconds >= 5400 else f"{seconds / 60:,.1f} minutes"
+
+
+def _measured(results: Path) -> dict[str | tuple[str, str], tuple[float, float]]:
+    """Mean seconds and bytes of finished runs by (cohort, method) and by method."""
+    found = defaultdict(list)
+    for path in results.glob("runs/*/*/*/seed-*/meta.json"):
+        try:
+            meta = json.loads(path.read_text(encoding="utf-8"))
+            used = sum(file.stat().st_size for file in path.parent.iterdir() if file.is_file())
+            cost = (float(meta["seconds"]), used)
+            keys = ((meta["cohort"], meta["method"]), meta["method"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        for key in keys:
+            found[key].append(cost)
+    return {key: tuple(map(mean, zip(*costs))) for key, costs in found.items()}

@@ -2,21 +2,15 @@
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from brio_core.reporting.catalogue import KINDS, Output, catalogue
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
-from workflow.planning.paths import FIGURE_FORMATS, TABLE_FORMATS, Paths
-from workflow.planning.runs import (
-    Run,
-    canonical_variant,
-    experiment_pairs,
-    experiment_runs,
-    wanted_runs,
-)
+from workflow.planning.paths import Run
+from workflow.planning.runs import active_runs, canonical_variant, experiment_runs, wanted_runs
 
 # Tables of all active experiments together.
 WHOLE_RUN = {
@@ -77,68 +71,42 @@ def takes_diagnostics(configuration: Configuration, kind: str, name: str) -> boo
 
 
 @lru_cache
-def item_runs(configuration: Configuration, kind: str, name: str) -> tuple[Run, ...]:
-    """The runs that a table or figure is made of."""
+def item_runs(
+    configuration: Configuration, kind: str, name: str, with_skipped: bool = False
+) -> tuple[Run, ...]:
+    """The runs that a table or figure is made of; a table shows the skipped ones as not run."""
     entry = item(configuration, kind, name)
-    runs = _shown(entry, experiment_runs(configuration, entry["experiment"]))
+    chosen = wanted_runs if with_skipped else experiment_runs
+    runs = chosen(configuration, entry["experiment"])
+    for key in ("cohort", "protocol", "variant"):
+        if (names := entry.get(f"{key}s")) is not None:
+            runs = [run for run in runs if getattr(run, key) in names]
     if takes_diagnostics(configuration, kind, name):
-        runs = _diagnosable(configuration, runs)
-        return tuple(run for run in runs if not _undiagnosed(configuration, run))
-    return runs
-
-
-def _diagnosable(configuration: Configuration, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-    return tuple(run for run in runs if configuration.method_of(run.variant)["diagnose"])
-
-
-def _undiagnosed(configuration: Configuration, run: Run) -> bool:
-    """Whether diagnostics would have to be made, where only what there is shall be shown."""
-    if configuration.config["untrained"] == "train":
-        return False
-    paths = Paths(configuration.config["results"])
-    return not Path(paths.diagnostics(run), "meta.json").exists()
-
-
-@lru_cache
-def planned_runs(configuration: Configuration, kind: str, name: str) -> tuple[Run, ...]:
-    """The same with runs that are skipped, which a table shows as not run."""
-    entry = item(configuration, kind, name)
-    runs = _shown(entry, wanted_runs(configuration, entry["experiment"]))
-    takes = takes_diagnostics(configuration, kind, name)
-    return _diagnosable(configuration, runs) if takes else runs
-
-
-def _shown(entry: dict, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-    """The runs that an entry asks for by ``cohorts``, ``protocols`` and ``variants``."""
-    wanted = {key: entry.get(f"{key}s") for key in ("cohort", "protocol", "variant")}
-    return tuple(
-        run
-        for run in runs
-        if all(names is None or getattr(run, key) in names for key, names in wanted.items())
-    )
+        runs = [run for run in runs if configuration.method_of(run.variant)["diagnose"]]
+        if configuration.config["untrained"] == "skip" and not with_skipped:
+            folders = {run: Path(configuration.paths.diagnostics(run)) for run in runs}
+            runs = [run for run in runs if (folders[run] / "meta.json").exists()]
+    return tuple(runs)
 
 
 def planned(configuration: Configuration, kind: str, name: str) -> dict:
     """What belongs into a table: its (cohort, protocol) pairs and its variants."""
-    runs = planned_runs(configuration, kind, name)
+    runs = item_runs(configuration, kind, name, with_skipped=True)
     variants = []
     for variant in dict.fromkeys(run.variant for run in runs):
-        method = configuration.method_of(variant)
-        label = configuration.variants[variant][1]["label"]
-        words = {"method": method["method"], "label": label, "group": method["group"]}
-        change = configuration.variants[variant][1]["hyperparameters"]
-        variants.append({"variant": variant, **words, "change": change})
+        method, change = configuration.method_of(variant), configuration.variants[variant][1]
+        words = {"method": method["method"], "label": change["label"], "group": method["group"]}
+        variants.append({"variant": variant, **words, "change": change["hyperparameters"]})
     return {"pairs": list(dict.fromkeys(run[:2] for run in runs)), "variants": variants}
 
 
+@lru_cache
 def active_pairs(configuration: Configuration, permuted: bool = True) -> list[tuple]:
     """(experiment, cohort, protocol) of the active experiments, maybe without permuted labels."""
-    return [
-        (name, *pair)
-        for name in configuration.config["experiments"]
-        for pair in experiment_pairs(configuration, name)
-        if permuted or "permuted" not in pair[1]
-    ]
+    active = configuration.config["experiments"]
+    runs = [(name, run) for name in active for run in experiment_runs(configuration, name)]
+    pairs = dict.fromkeys((name, run.cohort, run.protocol) for name, run in runs)
+    return [pair for pair in pairs if permuted or "permuted" not in pair[2]]
 
 
 def whole_run_tables(configuration: Configuration) -> list[str]:
@@ -147,30 +115,37 @@ def whole_run_tables(configuration: Configuration) -> list[str]:
     return [name for name in WHOLE_RUN if compared or name != "paper_vs_ours"]
 
 
-def used_methods(configuration: Configuration) -> dict[str, Path]:
+def used_methods(configuration: Configuration) -> list[Path]:
     """Files of the methods of the active experiments."""
-    active = configuration.config["experiments"]
-    runs = (run for name in active for run in experiment_runs(configuration, name))
+    runs = active_runs(configuration)
     names = dict.fromkeys(configuration.variants[run.variant][0] for run in runs)
-    return {name: configuration.find("methods", name) for name in names}
+    return [configuration.find("methods", name) for name in names]
 
 
-def output_inputs(
-    configuration: Configuration, paths: Paths, kind: str, name: str
-) -> dict[str, list[str]]:
+def output_inputs(configuration: Configuration, kind: str, name: str) -> dict[str, list[str]]:
     """The files that a table or figure is made of, by option; for ``runs`` their folders."""
-    output = output_of(configuration, kind, name)
+    options = output_of(configuration, kind, name).files
     if kind == "tables" and name in WHOLE_RUN:
-        runs = ()
-        summaries = active_pairs(configuration, permuted=False)
-        pairs = [pair for _, *pair in summaries if pair[1] == "loso"]
-        cohorts = [cohort for _, cohort, _ in active_pairs(configuration)]
-    else:
-        runs = item_runs(configuration, kind, name)
-        experiment = item(configuration, kind, name)["experiment"]
-        pairs = list(dict.fromkeys(run[:2] for run in runs))
-        summaries = [(experiment, *pair) for pair in pairs]
-        cohorts = [run.cohort for run in runs]
+        return whole_run_inputs(configuration, *options)
+    runs = item_runs(configuration, kind, name)
+    experiment = item(configuration, kind, name)["experiment"]
+    pairs = [run[:2] for run in runs]
+    summaries = [(experiment, *pair) for pair in pairs]
+    return _inputs(configuration, options, runs, pairs, summaries, [run.cohort for run in runs])
+
+
+def whole_run_inputs(configuration: Configuration, *options: str) -> dict[str, list[str]]:
+    """The same for what is made of all active experiments."""
+    summaries = active_pairs(configuration, permuted=False)
+    pairs = [pair for _, *pair in summaries if pair[1] == "loso"]
+    cohorts = [cohort for _, cohort, _ in active_pairs(configuration)]
+    return _inputs(configuration, options, (), pairs, summaries, cohorts)
+
+
+def _inputs(
+    configuration: Configuration, options: Sequence[str], runs, pairs, summaries, cohorts
+) -> dict[str, list[str]]:
+    paths = configuration.paths
     made = {
         "inclusion": lambda: [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
         "participants": lambda: [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
@@ -179,36 +154,34 @@ def output_inputs(
         "runs": lambda: [paths.run(run) for run in runs],
         "diagnostics": lambda: [paths.diagnostics(run) for run in runs],
         "summaries": lambda: [paths.summary(*one) for one in summaries],
-        "sites": lambda: [paths.summary(*one, sites=True) for one in summaries],
+        "sites": lambda: [paths.summary(*one, "-sites.csv") for one in summaries],
         "config": lambda: [paths.run_config],
-        "methods": lambda: [shown(path) for path in used_methods(configuration).values()],
+        "methods": lambda: [shown(path) for path in used_methods(configuration)],
     }
-    return {option: list(dict.fromkeys(made[option]())) for option in output.files}
+    return {option: list(dict.fromkeys(made[option]())) for option in options}
 
 
-def input_files(
-    configuration: Configuration, paths: Paths, kind: str, name: str
-) -> dict[str, list[str]]:
+def input_files(configuration: Configuration, kind: str, name: str) -> dict[str, list[str]]:
     """The same as inputs of a rule; of a run those files that are read."""
-    found = output_inputs(configuration, paths, kind, name)
+    found = output_inputs(configuration, kind, name)
     if "runs" in found:
         files = ("meta.json", "history.csv")
         found["runs"] = [f"{run}/{file}" for run in found["runs"] for file in files]
     return {option: files for option, files in found.items() if option not in NO_INPUT}
 
 
-def command_options(configuration: Configuration, paths: Paths, kind: str, name: str) -> str:
+def command_options(configuration: Configuration, kind: str, name: str) -> str:
     """What ``scripts/table.py`` or ``figure.py`` is told, but where to write."""
     output, entry = output_of(configuration, kind, name), item(configuration, kind, name)
     words = [output.name]
-    for option, files in output_inputs(configuration, paths, kind, name).items():
+    for option, files in output_inputs(configuration, kind, name).items():
         words += [f"--{option.replace('_', '-')}", *files]
     own = {key: entry[key] for key in ("title", "caption", *output.options) if key in entry}
     if "reference" in own:
         own["reference"] = canonical_variant(configuration, own["reference"])
     cohorts = list(configuration.datasets)
     if "experiment" in entry:
-        runs = planned_runs(configuration, kind, name)
+        runs = item_runs(configuration, kind, name, with_skipped=True)
         cohorts = list(dict.fromkeys(run.cohort for run in runs))
         if kind == "tables":
             words += ["--planned", as_json(planned(configuration, kind, name))]
@@ -227,9 +200,7 @@ def as_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def output_names(
-    configuration: Configuration, kind: str, experiments: tuple[str, ...]
-) -> list[str]:
+def output_names(configuration: Configuration, kind: str, experiments: Sequence[str]) -> list[str]:
     """Names of the tables or figures of some experiments that have something to show."""
     return [
         entry["name"]
@@ -262,29 +233,18 @@ def table_names(configuration: Configuration) -> list[str]:
 
 
 def output_files(
-    configuration: Configuration,
-    paths: Paths,
-    kind: str,
-    experiments: tuple[str, ...],
-    *formats: str,
+    configuration: Configuration, kind: str, experiments: Sequence[str], *formats: str
 ) -> list[str]:
     """The files of the tables or figures of some experiments, in all formats or the given."""
-    path = {"tables": paths.table, "figures": paths.figure}[kind]
-    formats = formats or {"tables": TABLE_FORMATS, "figures": FIGURE_FORMATS}[kind]
     names = output_names(configuration, kind, experiments)
-    return [path(name, suffix) for name in names for suffix in formats]
+    return configuration.paths.outputs(kind, names, *formats)
 
 
-def data_files(
-    configuration: Configuration, paths: Paths, experiments: tuple[str, ...]
-) -> list[str]:
+def data_files(configuration: Configuration) -> list[str]:
     """The tables and figures that show the data and wait for no training."""
     found = []
-    for kind, path, formats in (
-        ("tables", paths.table, TABLE_FORMATS),
-        ("figures", paths.figure, FIGURE_FORMATS),
-    ):
-        for name in output_names(configuration, kind, experiments):
-            if output_of(configuration, kind, name).before_training:
-                found += [path(name, suffix) for suffix in formats]
+    for kind in KINDS:
+        names = output_names(configuration, kind, configuration.config["experiments"])
+        before = [one for one in names if output_of(configuration, kind, one).before_training]
+        found += configuration.paths.outputs(kind, before)
     return found

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-TABLE_FORMATS = ("csv", "md", "tex", "json")
-FIGURE_FORMATS = ("pdf", "png")
+FORMATS = {"tables": ("csv", "md", "tex", "json"), "figures": ("pdf", "png")}
 
 
 class Run(NamedTuple):
@@ -43,10 +42,6 @@ class Paths:
         """A file of a cohort."""
         return f"{self.results}/cohorts/{cohort}/{file}"
 
-    def split(self, cohort: str, protocol: str) -> str:
-        """The folds of a cohort under a protocol."""
-        return f"{self.results}/splits/{cohort}/{protocol}.json"
-
     def block_length(self, cohort: str, protocol: str) -> str:
         """The block length of every fold."""
         return f"{self.results}/blocklength/{cohort}/{protocol}.json"
@@ -59,15 +54,11 @@ class Paths:
         """The folder with the diagnostics of a run, whichever experiment asks for them."""
         return f"{self.results}/diagnostics/{run.folder}"
 
-    def summary(self, experiment: str, cohort: str, protocol: str, sites: bool = False) -> str:
-        """The summary of an experiment's runs: one row per variant, or per variant and site."""
-        suffix = "-sites" if sites else ""
-        return f"{self.results}/summaries/{experiment}/{cohort}/{protocol}{suffix}.csv"
+    def summary(self, experiment: str, cohort: str, protocol: str, end: str = ".csv") -> str:
+        """The summary of an experiment's runs, or a file beside it with another ``end``."""
+        return f"{self.results}/summaries/{experiment}/{cohort}/{protocol}{end}"
 
-    def table(self, name: str, suffix: str) -> str:
-        """A table in one of its formats."""
-        return f"{self.results}/tables/{name}.{suffix}"
-
-    def figure(self, name: str, suffix: str) -> str:
-        """A figure in one of its formats."""
-        return f"{self.results}/figures/{name}.{suffix}"
+    def outputs(self, kind: str, names: list[str], *formats: str) -> list[str]:
+        """The files of some ``tables`` or ``figures``, in all formats or the given."""
+        folder = f"{self.results}/{kind}"
+        return [f"{folder}/{name}.{end}" for name in names for end in formats or FORMATS[kind]]

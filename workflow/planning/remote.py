@@ -7,40 +7,42 @@ from snakemake.utils import format as format_command
 from brio_core.system.files import write_json
 from workflow.planning.configuration import Configuration
 from workflow.planning.outputs import KINDS, item_runs, output_names, takes_diagnostics
-from workflow.planning.paths import Paths, Run
-from workflow.planning.runs import experiment_runs
+from workflow.planning.paths import Run
+from workflow.planning.runs import active_runs
 
 
 def planned_jobs(configuration: Configuration) -> list[tuple[str, Run]]:
     """Training, then the diagnostics that a table or figure shows; the first seed of all first."""
-    active = tuple(configuration.config["experiments"])
-    jobs = [("train", run) for name in active for run in experiment_runs(configuration, name)]
+    jobs = [("train", run) for run in active_runs(configuration)]
     jobs += [
         ("diagnose", run)
         for kind in KINDS
-        for name in output_names(configuration, kind, active)
+        for name in output_names(configuration, kind, configuration.config["experiments"])
         if takes_diagnostics(configuration, kind, name)
         for run in item_runs(configuration, kind, name)
     ]
     return sorted(dict.fromkeys(jobs), key=lambda job: (job[0] != "train", job[1].seed))
 
 
-def prepared_files(configuration: Configuration, paths: Paths) -> list[str]:
+def prepared_files(configuration: Configuration) -> list[str]:
     """Connectivity and block lengths, which are made last of what training reads."""
+    paths = configuration.paths
     pairs = [(run.cohort, run.protocol) for _, run in planned_jobs(configuration)]
     files = [paths.cohort(cohort, "fc.h5") for cohort, _ in pairs]
     return list(dict.fromkeys([*files, *(paths.block_length(*pair) for pair in pairs)]))
 
 
-def write_jobs(workflow, configuration: Configuration, paths: Paths) -> None:
+def write_jobs(workflow, configuration: Configuration) -> None:
     """Write what the rules would run; the program that makes the plan marks what is done."""
-    jobs = [_job(workflow, *job, configuration, paths) for job in planned_jobs(configuration)]
+    paths = configuration.paths
+    jobs = [_job(workflow, *job, configuration) for job in planned_jobs(configuration)]
     content = {"results": paths.results, "config": configuration.config, "jobs": jobs, "files": {}}
     write_json(f"{paths.remote}/jobs.json", content)
 
 
-def _job(workflow, rule: str, run: Run, configuration: Configuration, paths: Paths) -> dict:
+def _job(workflow, rule: str, run: Run, configuration: Configuration) -> dict:
     """A job as Snakemake itself would run it: the rule is the only place that knows its command."""
+    paths = configuration.paths
     folders = {"train": paths.run(run), "diagnose": paths.diagnostics(run)}
     target = f"{folders[rule]}/predictions.csv" if rule == "train" else folders[rule]
     job = workflow.async_run(workflow.dag.new_job(workflow.get_rule(rule), targetfile=target))

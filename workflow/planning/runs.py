@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
-from workflow.planning.paths import Paths, Run
+from workflow.planning.paths import Run
 
 
 @lru_cache
@@ -21,7 +21,7 @@ def experiment_runs(configuration: Configuration, experiment: str) -> tuple[Run,
         for run in wanted_runs(configuration, experiment)
         if run.cohort not in skipped
         and configuration.variants[run.variant][0] not in skipped
-        and not _leaves_out(configuration, run)
+        and (configuration.config["untrained"] == "train" or _has_results(configuration, run))
     )
 
 
@@ -39,12 +39,9 @@ def active_runs(configuration: Configuration) -> tuple[Run, ...]:
     return tuple(dict.fromkeys(run for one in names for run in experiment_runs(configuration, one)))
 
 
-def _leaves_out(configuration: Configuration, run: Run) -> bool:
-    """Whether a run has no results and shall not be trained now."""
-    if configuration.config["untrained"] == "train":
-        return False
-    folder = Path(Paths(configuration.config["results"]).run(run))
-    return not all((folder / name).exists() for name in ("predictions.csv", "meta.json"))
+def _has_results(configuration: Configuration, run: Run) -> bool:
+    folder = Path(configuration.paths.run(run))
+    return all((folder / name).exists() for name in ("predictions.csv", "meta.json"))
 
 
 def _entry_runs(configuration: Configuration, experiment: str, entry: dict) -> Iterator[Run]:
@@ -129,12 +126,6 @@ def external_runs(configuration: Configuration) -> dict[Run, dict]:
         for entry in method["predictions"]
         for number, file in enumerate(entry["files"])
     }
-
-
-@lru_cache
-def experiment_pairs(configuration: Configuration, experiment: str) -> tuple[tuple, ...]:
-    """The (cohort, protocol) pairs of an experiment, in order."""
-    return tuple(dict.fromkeys(run[:2] for run in experiment_runs(configuration, experiment)))
 
 
 def resolved(configuration: Configuration) -> dict:

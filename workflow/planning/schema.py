@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from workflow.planning.files import ConfigurationError, read_yaml
-from workflow.planning.renames import HYPERPARAMETERS, KEYS
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 TYPES = {
@@ -20,11 +19,35 @@ TYPES = {
     "null": "null",
 }
 
+# Names that version 0.2 changed, so that whoever uses an old one is told the new one.
+# Keys of configuration files.
+KEYS = {"cells": "runs", "settings": "hyperparameters", "foreign": "external"}
+
+# Hyperparameters, in presets, variants and overrides.
+HYPERPARAMETERS = {"subjects_per_cell": "subjects_per_site_class"}
+
+STUDY = "moved to studies/abide-cc200: add --configfile studies/abide-cc200"
+# Targets of the command line.
+TARGETS = {
+    "open-settings": f"{STUDY}/open-settings.yaml",
+    "second-round": f"{STUDY}/open-settings.yaml",
+    "confirmation": f"{STUDY}/config.yaml",
+    "linear-inputs": f"{STUDY}/config.yaml",
+    "handover": "renamed to 'remote'",
+}
+
 
 @lru_cache
 def schema(name: str) -> dict:
     """The schema of ``config``, ``dataset``, ``method`` or ``experiment`` files."""
     return read_yaml(SCHEMAS / f"{name}.schema.yaml")
+
+
+def read_dataset(path: Path) -> dict:
+    """A dataset file with all defaults, checked as the workflow would."""
+    dataset = read_yaml(path)
+    check(dataset, schema("dataset"), str(path))
+    return filled(dataset, schema("dataset"))
 
 
 def filled(value: dict, rules: dict) -> dict:

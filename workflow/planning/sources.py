@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from brio_core.system.versions import ROOT
-
 DEMO = "demo"
 # Keys of a dataset file that describe a cohort but do not change what is extracted from it.
 DESCRIPTIVE = ("title", "task", "how_to_get", "extract_batches")
@@ -33,12 +31,6 @@ def atlas_files(dataset: dict, data_dir: str) -> list[str]:
     folder, rois = Path(data_dir) / dataset["source"]["folder"], dataset["rois"]
     paths = [folder / rois[key] for key in ("labels", "image") if key in rois]
     return [str(path) for path in paths if path.is_file()]
-
-
-def source_files(dataset: dict) -> tuple[str, ...]:
-    """The module that reads this kind of source, which the programs import by name."""
-    module = f"brio_core/cohorts/readers/{dataset['source']['kind']}.py"
-    return (module,) if (ROOT / module).exists() else ()
 
 
 def missing_data(dataset: dict, data_dir: str) -> str | None:

@@ -11,7 +11,6 @@ rule blocklength:
         "<benchmarks>/blocklength/{cohort}/{protocol}.tsv"
     conda:
         "../../envs/train.yaml"
-    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,

@@ -7,31 +7,10 @@ import time
 from brio_core.reporting.remarks import remarks
 from brio_core.system.versions import code_version, program_version
 from brio_core.system.errors import BrioError
-from workflow.planning.runs import (
-    Run,
-    experiment_runs,
-    external_runs,
-    resolved,
-    summary_runs,
-)
-from workflow.planning.documents import document_files, document_templates, templates_version
+from workflow.planning import documents, outputs, remote, sources
 from workflow.planning.files import shown
-from workflow.planning.remote import prepared_files
-from workflow.planning.outputs import (
-    about,
-    active_pairs,
-    as_json,
-    command_options,
-    data_files,
-    input_files,
-    item,
-    output_files,
-    output_of,
-    used_methods,
-    whole_run_tables,
-)
-from workflow.planning.paths import TABLE_FORMATS
-from workflow.planning.sources import DEMO, atlas_files, described, source_files, subject_tables
+from workflow.planning.outputs import as_json
+from workflow.planning.runs import Run, experiment_runs, external_runs, resolved, summary_runs
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
@@ -57,20 +36,21 @@ def raw_data(wildcards):
     that a plan can be made before the data are there. Scans are left out too: there are too many
     files to look at in every plan.
     """
-    if wildcards.cohort == DEMO:
+    if wildcards.cohort == sources.DEMO:
         return rules.make_demo.output.folder
-    return subject_tables(CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"])
+    return sources.subject_tables(CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"])
 
 
 def dataset_json(wildcards):
-    return as_json(described(CONFIG.datasets[wildcards.cohort]))
+    return as_json(sources.described(CONFIG.datasets[wildcards.cohort]))
 
 
 def imaging_code(script):
     """The script and the reader of the cohort's kind of source, which is imported by name."""
 
     def version(wildcards):
-        return code_version(script, *source_files(CONFIG.datasets[wildcards.cohort]))
+        kind = CONFIG.datasets[wildcards.cohort]["source"]["kind"]
+        return code_version(script, f"brio_core/cohorts/readers/{kind}.py")
 
     return version
 
@@ -98,42 +78,26 @@ def adopted(wildcards):
 
 
 def summarised_runs(wildcards):
-    return summary_runs(CONFIG, wildcards.experiment, wildcards.cohort, wildcards.protocol)
+    """The folders of the runs that a summary is made of."""
+    named = (wildcards.experiment, wildcards.cohort, wildcards.protocol)
+    return [PATHS.run(run) for run in summary_runs(CONFIG, *named)]
 
 
-def active_summaries(wildcards):
-    return [PATHS.summary(*one) for one in active_pairs(CONFIG)]
+def active_summaries(end):
+    """Files of this ending for every pair of cohort and protocol of the active experiments."""
+    return lambda wildcards: [PATHS.summary(*one, end) for one in outputs.active_pairs(CONFIG)]
 
 
-def true_pairs():
-    """(experiment, cohort, protocol) of the active experiments without permuted labels."""
-    return active_pairs(CONFIG, permuted=False)
-
-
-def used_cohorts():
-    """Cohorts of the active experiments, less those that are skipped."""
-    return list(dict.fromkeys(cohort for _, cohort, _ in active_pairs(CONFIG)))
-
-
-def active_runs(wildcards):
-    return [path.removesuffix("csv") + "runs.json" for path in active_summaries(wildcards)]
-
-
-def all_datasets_json(wildcards):
-    return as_json({name: about(CONFIG, name) for name in CONFIG.datasets})
-
-
-def resolved_version(wildcards):
-    """Changes with the resolved configuration, which is written before the first job."""
-    return hashlib.sha256(as_json(resolved(CONFIG)).encode()).hexdigest()
+def version_of(value):
+    """A text that changes with ``value``."""
+    return hashlib.sha256(as_json(value).encode()).hexdigest()
 
 
 def shown_config(wildcards):
     """Changes with the configuration and the comments of methods, for tables that show these."""
-    if "config" not in output_of(CONFIG, "tables", wildcards.table).files:
+    if "config" not in outputs.output_of(CONFIG, "tables", wildcards.table).files:
         return ""
-    shown = [resolved(CONFIG), *map(remarks, used_methods(CONFIG).values())]
-    return hashlib.sha256(as_json(shown).encode()).hexdigest()
+    return version_of([resolved(CONFIG), *map(remarks, outputs.used_methods(CONFIG))])
 
 
 def command_line(*targets):
@@ -147,31 +111,29 @@ def command_line(*targets):
 def documented_files(wildcards):
     """What the documents are made of; a mistake in a template is found before any job starts."""
     try:
-        return document_files(CONFIG, PATHS, whole_run_tables(CONFIG))
+        return documents.document_files(CONFIG)
     except BrioError as error:
         sys.exit(f"error: {error}")
 
 
+def results_of(experiments):
+    """Tables, figures and predictions of some experiments.
+
+    Predictions are asked for too: one that was deleted is made again, with what hangs on it.
+    """
+    made = [outputs.output_files(CONFIG, kind, experiments) for kind in ("tables", "figures")]
+    runs = [run for name in experiments for run in experiment_runs(CONFIG, name)]
+    return [*sum(made, []), *(f"{PATHS.run(run)}/predictions.csv" for run in dict.fromkeys(runs))]
+
+
+def whole_run_tables(*formats):
+    """Tables of all active experiments together."""
+    return PATHS.outputs("tables", outputs.whole_run_tables(CONFIG), *formats)
+
+
 def everything(wildcards):
     """Tables, figures and overview of all experiments of the configuration."""
-    figures = output_files(CONFIG, PATHS, "figures", ACTIVE)
-    return [*all_tables(), *figures, PATHS.overview, *predictions_of(ACTIVE)]
-
-
-def predictions_of(experiments):
-    """Predictions are asked for too: one that was deleted is made again, with what hangs on it."""
-    runs = [run for name in experiments for run in experiment_runs(CONFIG, name)]
-    return [f"{PATHS.run(run)}/predictions.csv" for run in dict.fromkeys(runs)]
-
-
-def all_tables(*formats):
-    """Tables of the active experiments, and those of the whole run."""
-    common = [
-        PATHS.table(name, end)
-        for name in whole_run_tables(CONFIG)
-        for end in formats or TABLE_FORMATS
-    ]
-    return [*output_files(CONFIG, PATHS, "tables", ACTIVE, *formats), *common]
+    return [*results_of(ACTIVE), *whole_run_tables(), PATHS.overview]
 
 
 def everything_with(target, cohorts, advice):
@@ -198,8 +160,6 @@ def experiment_files(experiment):
                 f"error: the experiment '{experiment}' has nothing to run with the cohorts and"
                 " methods of the configuration; choose another --configfile"
             )
-        tables = output_files(CONFIG, PATHS, "tables", (experiment,))
-        figures = output_files(CONFIG, PATHS, "figures", (experiment,))
-        return [*tables, *figures, *predictions_of([experiment])]
+        return results_of([experiment])
 
     return files

@@ -1,3 +1,21 @@
+rule make_demo:
+    output:
+        folder=directory("<data>/demo"),
+    log:
+        "<logs>/make_demo.log",
+    benchmark:
+        "<benchmarks>/make_demo.tsv"
+    conda:
+        "../../envs/imaging.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        code=code("scripts/make_demo.py"),
+    shell:
+        "{RUN}/make_demo.py --out {output.folder:q} > {log:q} 2>&1"
+
+
 rule candidates:
     input:
         raw=raw_data,
@@ -10,7 +28,6 @@ rule candidates:
     localrule: True
     conda:
         "../../envs/imaging.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
@@ -36,7 +53,6 @@ rule extract:
         "<benchmarks>/extract/{cohort}/{batch}.tsv"
     conda:
         "../../envs/imaging.yaml"
-    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 240 * attempt,
@@ -58,7 +74,7 @@ rule assemble:
             PATHS.cohort(wildcards.cohort, f"parts/{batch}.h5")
             for batch in range(CONFIG.datasets[wildcards.cohort]["extract_batches"])
         ],
-        atlas=lambda wildcards: atlas_files(
+        atlas=lambda wildcards: sources.atlas_files(
             CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"]
         ),
     output:
@@ -71,7 +87,6 @@ rule assemble:
         "<benchmarks>/assemble/{cohort}.tsv"
     conda:
         "../../envs/imaging.yaml"
-    threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,

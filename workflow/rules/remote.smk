@@ -1,7 +1,7 @@
 # Everything up to training, collected for a machine with a GPU: docs/remote-gpu.md.
 rule remote:
     input:
-        prepared_files(CONFIG, PATHS),
+        remote.prepared_files(CONFIG),
     output:
         plan="<results>/remote/plan.json",
     log:
@@ -11,7 +11,6 @@ rule remote:
     localrule: True
     conda:
         "../../envs/train.yaml"
-    threads: 1
     resources:
         mem_mb=4000,
         runtime=30,

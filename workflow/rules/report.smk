@@ -1,10 +1,85 @@
+rule table:
+    input:
+        unpack(lambda wildcards: outputs.input_files(CONFIG, "tables", wildcards.table)),
+    output:
+        csv=report(
+            "<results>/tables/{table}.csv",
+            caption="../report/output.rst",
+            category=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table)["section"],
+            labels=lambda wildcards: {
+                "Kind": "table",
+                "Title": outputs.item(CONFIG, "tables", wildcards.table)["title"],
+            },
+        ),
+        md="<results>/tables/{table}.md",
+        tex="<results>/tables/{table}.tex",
+        json="<results>/tables/{table}.json",
+    log:
+        "<logs>/table/{table}.log",
+    benchmark:
+        "<benchmarks>/table/{table}.tsv"
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        options=lambda wildcards: outputs.command_options(CONFIG, "tables", wildcards.table),
+        heading=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table),
+        config=shown_config,
+        prefix=subpath(output.csv, strip_suffix=".csv"),
+        code=lambda wildcards: code_version(
+            *outputs.output_of(CONFIG, "tables", wildcards.table).code
+        ),
+    shell:
+        "{RUN}/table.py {params.options} --out-prefix {params.prefix:q} > {log:q} 2>&1"
+
+
+rule figure:
+    input:
+        unpack(lambda wildcards: outputs.input_files(CONFIG, "figures", wildcards.figure)),
+    output:
+        pdf="<results>/figures/{figure}.pdf",
+        png=report(
+            "<results>/figures/{figure}.png",
+            caption="../report/output.rst",
+            category=lambda wildcards: outputs.item(CONFIG, "figures", wildcards.figure)[
+                "section"
+            ],
+            labels=lambda wildcards: {
+                "Kind": "figure",
+                "Title": outputs.item(CONFIG, "figures", wildcards.figure)["title"],
+            },
+        ),
+    log:
+        "<logs>/figure/{figure}.log",
+    benchmark:
+        "<benchmarks>/figure/{figure}.tsv"
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        options=lambda wildcards: outputs.command_options(CONFIG, "figures", wildcards.figure),
+        heading=lambda wildcards: outputs.item(CONFIG, "figures", wildcards.figure),
+        prefix=subpath(output.png, strip_suffix=".png"),
+        code=lambda wildcards: code_version(
+            *outputs.output_of(CONFIG, "figures", wildcards.figure).code
+        ),
+    shell:
+        "{RUN}/figure.py {params.options} --out-prefix {params.prefix:q} > {log:q} 2>&1"
+
+
 rule index:
     input:
-        tables=all_tables("json"),
-        figures=output_files(CONFIG, PATHS, "figures", ACTIVE, "png"),
-        summaries=active_summaries,
+        tables=outputs.output_files(CONFIG, "tables", ACTIVE, "json") + whole_run_tables("json"),
+        figures=outputs.output_files(CONFIG, "figures", ACTIVE, "png"),
+        summaries=active_summaries(".csv"),
         # One file for many runs: a thousand run folders would not fit into one command.
-        runs=active_runs,
+        runs=active_summaries(".runs.json"),
     output:
         page=report(
             "<results>/index.html",
@@ -19,15 +94,14 @@ rule index:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: 1
     resources:
         mem_mb=4000,
         runtime=30,
     params:
         # Written before the first job of every run; its content is tracked here.
         config=PATHS.run_config,
-        resolved=resolved_version,
-        datasets=all_datasets_json,
+        resolved=lambda wildcards: version_of(resolved(CONFIG)),
+        datasets=as_json({name: outputs.about(CONFIG, name) for name in CONFIG.datasets}),
         command=command_line(),
         code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
     shell:
@@ -35,3 +109,58 @@ rule index:
         " --summaries {input.summaries:q} --runs {input.runs:q} --config {params.config:q}"
         " --datasets {params.datasets:q} --command {params.command:q}"
         " --out {output.page:q} > {log:q} 2>&1"
+
+
+# Pages of prose with the numbers of this run, to be kept under docs; not part of a usual run.
+rule document:
+    input:
+        unpack(documented_files),
+    output:
+        folder=directory("<results>/documents"),
+    log:
+        "<logs>/document.log",
+    benchmark:
+        "<benchmarks>/document.tsv"
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        templates=[shown(path) for path in documents.document_templates(CONFIG)],
+        prose=lambda wildcards: version_of(
+            [path.read_text(encoding="utf-8") for path in documents.document_templates(CONFIG)]
+        ),
+        experiments=ACTIVE,
+        command=command_line("document"),
+        code=code("scripts/document.py"),
+    shell:
+        "{RUN}/document.py --templates {params.templates:q} --tables {input.tables:q}"
+        " --figures {input.figures:q} --experiments {params.experiments:q}"
+        " --command {params.command:q} --out-dir {output.folder:q} > {log:q} 2>&1"
+
+
+# For colleagues without access to the data; not part of a usual run.
+rule export:
+    input:
+        **outputs.whole_run_inputs(CONFIG, "inclusion", "participants", "summaries", "sites"),
+    output:
+        folder=directory("<results>/export"),
+    log:
+        "<logs>/export.log",
+    benchmark:
+        "<benchmarks>/export.tsv"
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        least=CONFIG.config["smallest_cell"],
+        code=code("scripts/export.py"),
+    shell:
+        "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
+        " --summaries {input.summaries:q} --sites {input.sites:q}"
+        " --smallest-group {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"

@@ -11,7 +11,6 @@ rule split:
     localrule: True
     conda:
         "../../envs/train.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=10,

@@ -1,9 +1,9 @@
 rule summarise:
     input:
         predictions=lambda wildcards: [
-            f"{PATHS.run(run)}/predictions.csv" for run in summarised_runs(wildcards)
+            f"{run}/predictions.csv" for run in summarised_runs(wildcards)
         ],
-        meta=lambda wildcards: [f"{PATHS.run(run)}/meta.json" for run in summarised_runs(wildcards)],
+        meta=lambda wildcards: [f"{run}/meta.json" for run in summarised_runs(wildcards)],
     output:
         summary="<results>/summaries/{experiment}/{cohort}/{protocol}.csv",
         sites="<results>/summaries/{experiment}/{cohort}/{protocol}-sites.csv",
@@ -14,12 +14,11 @@ rule summarise:
         "<benchmarks>/summarise/{experiment}/{cohort}/{protocol}.tsv"
     conda:
         "../../envs/report.yaml"
-    threads: 1
     resources:
         mem_mb=4000,
         runtime=60,
     params:
-        runs=lambda wildcards: [PATHS.run(run) for run in summarised_runs(wildcards)],
+        runs=summarised_runs,
         code=code("scripts/summarise.py"),
     shell:
         "{RUN}/summarise.py --runs {params.runs:q} --experiment {wildcards.experiment:q}"

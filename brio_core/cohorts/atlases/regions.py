@@ -36,14 +36,6 @@ class Regions:
             hemispheres=self.hemispheres and tuple(self.hemispheres[row] for row in index),
         )
 
-    def require(self, expected: int) -> None:
-        """Raise if these are not as many regions as the series have."""
-        if len(self) != expected:
-            raise BrioError(
-                f"{self.path} names {len(self)} regions, but rois.expected is {expected}; choose "
-                "the labels of the atlas that the series were made with"
-            )
-
     def of_series(self, header: Sequence[str]) -> "Regions":
         """The regions in the order of the columns of series, whose header may name them.
 
@@ -91,17 +83,6 @@ def sides(names: Sequence[str], centroids: np.ndarray | None) -> tuple[str, ...]
     if set(ends) - {MISSING} or centroids is None:
         return ends
     return tuple("L" if x < 0 else "R" if x > 0 else MISSING for x in centroids[:, 0])
-
-
-def known_hemispheres(atlas: str, expected: int) -> tuple[str, ...]:
-    """The hemispheres of an atlas, in the order of its regions."""
-    found = HEMISPHERES[atlas]
-    if len(found) != expected:
-        raise BrioError(
-            f"rois.hemispheres is {atlas!r}, an atlas of {len(found)} regions, but rois.expected "
-            f"is {expected}; correct one of them"
-        )
-    return found
 
 
 def shown(labels, most: int = 5) -> str:

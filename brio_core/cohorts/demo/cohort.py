@@ -127,10 +127,10 @@ def _damage(volume: np.ndarray, person: Person) -> np.ndarray:
 def _truth(everyone: list[Person]) -> dict:
     """What was planted, for tests and for the report."""
 
-    def describe(effects: list[model.Effect]) -> list[dict]:
+    def describe(effects: model.Effects) -> list[dict]:
         return [
-            {"index": list(e.pair), "names": [model.NAMES[k] for k in e.pair], "effect": e.size}
-            for e in effects
+            {"index": list(pair), "names": [model.NAMES[k] for k in pair], "effect": size}
+            for pair, size in effects.items()
         ]
 
     return {

@@ -76,12 +76,8 @@ SITES = (
 )
 
 
-@dataclass(frozen=True)
-class Effect:
-    """One planted ROI pair: how far the positive class lies above the negative one."""
-
-    pair: tuple[int, int]
-    size: float
+# Planted ROI pairs: how far the positive class lies above the negative one.
+Effects = dict[tuple[int, int], float]
 
 
 def _draw_pairs() -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -92,27 +88,25 @@ def _draw_pairs() -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     return pairs[:SHARED_PAIRS], pairs[SHARED_PAIRS : SHARED_PAIRS + SPURIOUS_POOL]
 
 
-def shared_effects() -> list[Effect]:
+def shared_effects() -> Effects:
     """The class effect that all sites have: raised on half of the pairs, lowered on the others."""
-    return [
-        Effect(pair, SHARED_EFFECT * (1 if k % 2 else -1))
-        for k, pair in enumerate(_draw_pairs()[0])
-    ]
+    pairs = _draw_pairs()[0]
+    return {pair: SHARED_EFFECT * (1 if k % 2 else -1) for k, pair in enumerate(pairs)}
 
 
-def spurious_effects(site: str) -> list[Effect]:
+def spurious_effects(site: str) -> Effects:
     """The class effect of one site only; sites draw pairs of one pool with signs of their own."""
     pool = _draw_pairs()[1]
     draw = numpy_generator("demo", "spurious", site)
     chosen = draw.permutation(len(pool))[:SPURIOUS_PAIRS]
     signs = draw.permutation(np.resize([-1, 1], SPURIOUS_PAIRS))
-    return [Effect(pool[k], float(SPURIOUS_EFFECT * sign)) for k, sign in zip(chosen, signs)]
+    return {pool[k]: float(SPURIOUS_EFFECT * sign) for k, sign in zip(chosen, signs)}
 
 
-def _effect_matrix(effects: list[Effect]) -> np.ndarray:
+def _effect_matrix(effects: Effects) -> np.ndarray:
     matrix = np.zeros((_ROIS, _ROIS))
-    for effect in effects:
-        matrix[effect.pair] = matrix[effect.pair[::-1]] = effect.size
+    for pair, size in effects.items():
+        matrix[pair] = matrix[pair[::-1]] = size
     return matrix
 
 

@@ -56,7 +56,10 @@ class BidsReader(ParticipantsReader):
         if not found:
             return [self._expected(folder, session, wanted)]
         _check_unique(found)
-        return self._choose(found)
+        rule = self.source.get("runs", "first")
+        if rule == "join":
+            return found
+        return [max(found, key=self._frames) if rule == "longest" else found[0]]
 
     def _expected(self, folder: Path, session: str | None, wanted: dict[str, str]) -> Path:
         """Where the scan would be: the name that a reason gives for a missing one."""
@@ -67,12 +70,6 @@ class BidsReader(ParticipantsReader):
         place = folder / f"ses-{session}" if session else folder
         ending = _IMAGES[0] if self._has_images else _SERIES[0]
         return place / "func" / f"{'_'.join([*pairs, suffix])}{ending}"
-
-    def _choose(self, runs: list[Path]) -> list[Path]:
-        rule = self.source.get("runs", "first")
-        if rule == "join":
-            return runs
-        return [max(runs, key=self._frames) if rule == "longest" else runs[0]]
 
     def _frames(self, path: Path) -> int:
         """Frames of a scan, 0 if it cannot be read."""
@@ -181,7 +178,7 @@ def _matching(folder: Path, session: str | None, wanted: dict[str, str], endings
             own = _entities(path)
             if own["ending"] in endings and all(_same(own, *pair) for pair in wanted.items()):
                 found.append(path)
-    return sorted(found, key=lambda path: (_session(path), _run(path), path.name))
+    return sorted(found, key=lambda path: (*_place(path), path.name))
 
 
 def _same(own: dict[str, str], key: str, value: str) -> bool:
@@ -194,23 +191,22 @@ def _number(text: str) -> str:
     return text.lstrip("0") if text.isdecimal() else text
 
 
-def _session(path: Path) -> str:
-    return _entities(path).get("ses", "")
-
-
-def _run(path: Path) -> tuple[int, str]:
-    run = _entities(path).get("run", "")
-    return (int(run), "") if run.isdecimal() else (0, run)
+def _place(path: Path) -> tuple[str, int, str]:
+    """Session and run of a file; a run may have a number or a name."""
+    own = _entities(path)
+    run = own.get("run", "")
+    number = int(run) if run.isdecimal() else 0
+    return own.get("ses", ""), number, "" if run.isdecimal() else run
 
 
 def _check_unique(paths: list[Path]) -> None:
     """Raise if the files are not the runs of one session, each once."""
-    sessions = sorted({_session(path) for path in paths})
+    sessions = sorted({_place(path)[0] for path in paths})
     if len(sessions) > 1:
         raise Unusable(f"several sessions: {', '.join(sessions)}; choose one with source.session")
-    run, count = Counter(_run(path) for path in paths).most_common(1)[0]
+    place, count = Counter(map(_place, paths)).most_common(1)[0]
     if count > 1:
-        first, second, *_ = (path.name for path in paths if _run(path) == run)
+        first, second, *_ = (path.name for path in paths if _place(path) == place)
         raise Unusable(
             f"ambiguous scan: {first} and {second}; tell them apart with source.entities"
         )

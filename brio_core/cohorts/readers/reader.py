@@ -6,7 +6,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
-from brio_core.cohorts.atlases.regions import Regions, known_hemispheres
+from brio_core.cohorts.atlases.regions import HEMISPHERES, Regions
 from brio_core.cohorts.scan import Scan, Unusable, join_runs
 from brio_core.cohorts.stores import Rois
 from brio_core.system.errors import BrioError
@@ -161,16 +161,24 @@ class Reader:
         from brio_core.cohorts.atlases.labels import read_labels
 
         found = read_labels(self._atlas_file(rois["labels"], "rois.labels"))
-        found.require(rois["expected"])
+        if len(found) != rois["expected"]:
+            raise BrioError(
+                f"{found.path} names {len(found)} regions, but rois.expected is "
+                f"{rois['expected']}; choose the labels of the atlas that the series were made with"
+            )
         return found
 
     @property
     def _hemispheres(self) -> tuple[str, ...] | None:
-        """Those of ``rois.hemispheres``."""
+        """Those of the atlas that ``rois.hemispheres`` names, in the order of its regions."""
         rois = self.dataset["rois"]
-        if "hemispheres" not in rois:
-            return None
-        return known_hemispheres(rois["hemispheres"], rois["expected"])
+        found = HEMISPHERES.get(rois.get("hemispheres"))
+        if found and len(found) != rois["expected"]:
+            raise BrioError(
+                f"rois.hemispheres is {rois['hemispheres']!r}, an atlas of {len(found)} regions, "
+                f"but rois.expected is {rois['expected']}; correct one of them"
+            )
+        return found
 
     def rois(self, names: tuple[str, ...]) -> Rois:
         """The regions of the series, given the names that the scans themselves carry."""
