@@ -158,7 +158,7 @@ def test_the_other_guides_train_all_their_parameters(guide):
 
 def test_the_row_says_whose_reading_it_is():
     label = yaml.safe_load((METHODS / "cepg.yaml").read_text())["label"]
-    assert label == "CEPG (our reading)"
+    assert label == "CEPG (reimplemented)"
 
 
 SITE_OF_ROW = torch.tensor([0] * 6 + [1] * 5 + [2] * 3 + [-1] * 2)
