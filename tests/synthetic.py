@@ -116,3 +116,11 @@ def make_problem(
 def train_all(problem: Problem, folder: Path, group_size: int | None = None) -> list:
     """Train all folds of a problem, with checkpoints that are never due."""
     return train(problem, Checkpoints(folder, "test", 1e9), group_size)
+
+
+def autoregressive(n_frames: int, n_series: int, memory: float, seed: int = 0) -> np.ndarray:
+    """Series with a known memory."""
+    series = np.random.default_rng(seed).standard_normal((n_frames, n_series))
+    for frame in range(1, n_frames):
+        series[frame] += memory * series[frame - 1]
+    return series

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from synthetic import autoregressive
 
 from brio_core.connectivity.block_length import (
     autocorrelation_horizon,
@@ -14,7 +15,6 @@ from brio_core.connectivity.block_length import (
     round_half_up,
 )
 from brio_core.system.randomness import torch_generator
-from tests.connectivity.series import autoregressive
 
 
 def slow_horizon(series: np.ndarray, threshold: float = 0.10, max_lag: int = 30) -> int:

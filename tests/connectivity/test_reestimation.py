@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from synthetic import autoregressive
 
 from brio_core.connectivity.fisher_z import fisher_z_connectivity, standardise
 from brio_core.connectivity.reestimation import (
@@ -14,7 +15,6 @@ from brio_core.connectivity.reestimation import (
     subject_keys,
 )
 from brio_core.system.randomness import torch_generator
-from tests.connectivity.series import autoregressive
 
 
 def resampling_keys(cohort, subjects, seed, block_length, refresh, n_resamples):

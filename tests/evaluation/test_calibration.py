@@ -1,5 +1,6 @@
-"""Calibration and shares of classes, against scikit-learn and by hand."""
+"""Calibration, and statistics over sites."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,12 +12,22 @@ from brio_core.evaluation.calibration import (
     calibration_slope,
     probability,
 )
+from brio_core.evaluation.intervals import averaging_share, delong
 from brio_core.evaluation.scores import (
     MEASURES,
     balanced_accuracy,
     score_folds,
     sensitivity,
     specificity,
+)
+from brio_core.evaluation.site_statistics import (
+    holm,
+    mean_over_sites,
+    resampled_sites,
+    sampling_spread,
+    sd_over_sites,
+    signed_rank,
+    smallest_p,
 )
 
 
@@ -103,3 +114,126 @@ def test_folds_carry_every_measure_averaged_over_seeds():
         rows = fold == 1
         wanted = [score(label[rows], logit[rows] + shift) for shift in (0, 0.4)]
         assert getattr(scores, name)[1] == pytest.approx(np.mean(wanted)), name
+
+
+def slow_signed_rank(differences):
+    """All signs of the observed ranks, one after the other."""
+    values = [d for d in differences if d != 0]
+    sizes = [abs(d) for d in values]
+    ranks = [sum(other < size for other in sizes) + (sizes.count(size) + 1) / 2 for size in sizes]
+    observed = sum(rank for rank, d in zip(ranks, values) if d > 0)
+    sums = [
+        sum(rank for rank, up in zip(ranks, signs) if up)
+        for signs in itertools.product((False, True), repeat=len(ranks))
+    ]
+    below = sum(s <= observed for s in sums) / len(sums)
+    above = sum(s >= observed for s in sums) / len(sums)
+    return observed, min(1.0, 2 * min(below, above))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9, 11])
+@pytest.mark.parametrize("ties", [False, True])
+def test_signed_rank_equals_enumeration(n, ties):
+    generator = np.random.default_rng([n, ties])
+    for _ in range(5):
+        differences = generator.normal(0.3, 1, n)
+        differences = np.round(differences) if ties else differences
+        assert signed_rank(differences) == pytest.approx(slow_signed_rank(differences.tolist()))
+
+
+def test_signed_rank_equals_scipy_without_ties():
+    stats = pytest.importorskip("scipy.stats")
+    for seed, n in ((0, 7), (1, 20), (2, 25)):
+        differences = np.random.default_rng(seed).normal(0.4, 1, n)
+        ours, theirs = signed_rank(differences), stats.wilcoxon(differences, method="exact")
+        assert ours[1] == pytest.approx(theirs.pvalue)
+        assert min(ours[0], n * (n + 1) / 2 - ours[0]) == theirs.statistic
+
+
+def test_signed_rank_at_its_ends():
+    assert signed_rank(np.zeros(6)) == (0.0, 1.0)
+    for n in (5, 7, 20):
+        assert signed_rank(np.arange(1, n + 1))[1] == pytest.approx(smallest_p(n)) == 2 / 2**n
+    # 0.3 - 0.2 and 0.1 are the same difference of AUCs, whatever floating point makes of them.
+    assert signed_rank([0.3 - 0.2, -0.1]) == (1.5, 1.0)
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == pytest.approx([1.0, 1.0])
+    found = holm([math.nan, 0.02, 0.01])
+    assert math.isnan(found[0]) and found[1:] == pytest.approx([0.02, 0.02])
+
+
+def test_bootstrap_of_sites_has_the_unbiased_variance():
+    values = np.array([0.55, 0.6, 0.72, 0.8, 0.68, 0.9, 0.5])
+    chosen = resampled_sites(7, ("demo", "loso"), draws=200_000)
+    assert chosen.shape == (200_000, 6) and set(np.unique(chosen)) == set(range(7))
+    assert values[chosen].mean(1).std() == pytest.approx(values.std(ddof=1) / 7**0.5, rel=0.01)
+    mean, sd = mean_over_sites(values, chosen), sd_over_sites(values, chosen)
+    assert mean.value == pytest.approx(values.mean()) and mean.low < mean.value < mean.high
+    assert sd.value == pytest.approx(values.std(ddof=1)) and sd.low < sd.value < sd.high
+    drawn = [values[row].mean() for row in chosen[:5000]]
+    slow = mean_over_sites(values, chosen[:5000])
+    assert (slow.low, slow.high) == pytest.approx(np.percentile(drawn, [2.5, 97.5]))
+
+
+def test_all_methods_are_resampled_alike():
+    first, again = (resampled_sites(9, ("demo", "loso")) for _ in range(2))
+    assert (first == again).all()
+    assert (first != resampled_sites(9, ("demo", "id"))).any()
+    shifted = mean_over_sites(np.arange(9.0), first), mean_over_sites(np.arange(9.0) + 5, first)
+    assert shifted[1].low - shifted[0].low == pytest.approx(5)
+
+
+def test_one_site_has_no_interval():
+    chosen = resampled_sites(1, ("a",))
+    assert math.isnan(mean_over_sites([0.7], chosen).low)
+    assert math.isnan(sd_over_sites([0.7], chosen).value)
+    assert math.isnan(mean_over_sites([], chosen).value)
+
+
+@pytest.mark.parametrize("auc", [0.5, 0.7, 0.9])
+def test_spread_by_sampling_is_that_of_the_sizes(auc):
+    """Hanley and McNeil's variance of an AUC, which knows nothing of our simulation."""
+    positives, negatives = np.array([20, 30, 15, 40] * 5), np.array([25, 20, 15, 50] * 5)
+    first, second = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+    variance = auc * (1 - auc) + (positives - 1) * (first - auc**2)
+    variance = (variance + (negatives - 1) * (second - auc**2)) / (positives * negatives)
+    found = sampling_spread(auc, positives, negatives, ("demo",))
+    assert found.value == pytest.approx(np.sqrt(variance.mean()), rel=0.08)
+    assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.4, 1.0])
+def test_spread_of_a_mean_over_seeds(correlation):
+    """Many sites are drawn and their AUCs averaged over seeds; no variance is computed."""
+    generator, seeds, size, sites = np.random.default_rng(0), 4, 30, 400
+    label = np.tile(np.arange(2 * size) % 2, sites)
+    site = np.repeat(np.arange(sites), 2 * size)
+    shared = np.sqrt(correlation) * generator.standard_normal(len(label)) + 0.8 * label
+    logits = shared + np.sqrt(1 - correlation) * generator.standard_normal((seeds, len(label)))
+    share = averaging_share(label, logits, site)
+    assert share == pytest.approx((1 + (seeds - 1) * correlation) / seeds, abs=0.05)
+    drawn = [delong(label[site == one], logits[:, site == one])[0] for one in range(sites)]
+    sizes = np.full(10, size)
+    found = sampling_spread(np.mean(drawn), sizes, sizes, ("demo",), share).value
+    assert found == pytest.approx(np.std(drawn, ddof=1), rel=0.08)
+
+
+def test_averaging_leaves_all_of_one_seed_and_of_equal_ones():
+    generator = np.random.default_rng(0)
+    label, strata = np.arange(40) % 2, np.arange(40) // 10
+    logits = generator.standard_normal((1, 40))
+    assert averaging_share(label, logits, strata) == 1
+    assert averaging_share(label, np.repeat(logits, 3, 0), strata) == pytest.approx(1)
+    assert averaging_share(label, logits, np.arange(40)) == 1, "no site has two of a class"
+
+
+def test_spread_shrinks_with_the_sites():
+    small, large = (
+        sampling_spread(0.7, np.full(10, n), np.full(10, n), ("a",)).value for n in (10, 90)
+    )
+    assert small / large == pytest.approx(3, rel=0.15)
+    assert math.isnan(sampling_spread(math.nan, [3, 3], [3, 3], ()).value)
+    assert 0 <= sampling_spread(1.0, np.full(5, 7), np.full(5, 7), ()).value < 0.05
