@@ -114,6 +114,10 @@ def test_a_run_keeps_its_folder_while_it_is_usual():
     [
         ("experiments", "title: M\ncells: [{}]\n"),
         (
+            "experiments",
+            "title: M\nruns: [{}]\noutputs: {figures: [{name: a, program: training}]}\n",
+        ),
+        (
             "methods",
             "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
             "variants: {mine-2: {label: K, settings: {a: 2}}}\n",
@@ -128,7 +132,7 @@ def test_old_keys_of_files_are_told_the_new_ones(elsewhere, kind, text):
     elsewhere(kind, "mine", text)
     with pytest.raises(ConfigurationError) as error:
         configuration()
-    new = {"cells": "runs", "settings": "hyperparameters"}
+    new = {"cells": "runs", "settings": "hyperparameters", "program": "figure"}
     new["subjects_per_cell"] = "subjects_per_site_class"
     expected = next(new[key] for key in new if key in text)
     assert f"renamed to '{expected}'" in str(error.value)
@@ -143,7 +147,7 @@ def test_old_keys_of_the_configuration_are_told_the_new_ones():
     with pytest.raises(ConfigurationError, match="unknown key 'settings'; ") as error:
         configuration(settings={})
     assert "renamed" not in str(error.value), "it was never one of these"
-    assert set(KEYS) == {"cells", "settings", "foreign"}
+    assert set(KEYS) == {"cells", "settings", "foreign", "program"}
 
 
 def test_old_targets_are_told_where_they_are(project):

@@ -21,7 +21,12 @@ TYPES = {
 
 # Names that version 0.2 changed, so that whoever uses an old one is told the new one.
 # Keys of configuration files.
-KEYS = {"cells": "runs", "settings": "hyperparameters", "foreign": "external"}
+KEYS = {
+    "cells": ("runs",),
+    "settings": ("hyperparameters",),
+    "foreign": ("external",),
+    "program": ("table", "figure"),
+}
 
 # Hyperparameters, in presets, variants and overrides.
 HYPERPARAMETERS = {"subjects_per_cell": "subjects_per_site_class"}
@@ -149,9 +154,9 @@ def _dotted(path: Iterable) -> str:
 def suggestion(word: object, known: Iterable[str]) -> str:
     """The new name of a renamed word, else the known word that is close, else all known words."""
     known = list(known)
-    new = (KEYS | HYPERPARAMETERS).get(word)
-    if new in known:
-        return f"; it was renamed to {new!r}"
+    for new in KEYS.get(word, ()):
+        if new in known:
+            return f"; it was renamed to {new!r}"
     close = difflib.get_close_matches(str(word), known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
