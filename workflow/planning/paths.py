@@ -8,8 +8,8 @@ FORMATS = {"tables": ("csv", "md", "tex", "json"), "figures": ("pdf", "png")}
 class Run(NamedTuple):
     """One training, which holds all folds of its protocol.
 
-    The last three fields are reserved. A further one needs a default, and a run that has the
-    default keeps its folder.
+    Nothing sets the last three fields yet: a ring of validation sites, a draw of training sites and
+    a kind of connectivity. A run that has their defaults is named without them.
     """
 
     cohort: str
@@ -23,10 +23,15 @@ class Run(NamedTuple):
     @property
     def folder(self) -> str:
         """Its folder below ``runs`` and ``diagnostics``."""
-        defaults = self._field_defaults
-        others = [name for name in defaults if getattr(self, name) != defaults[name]]
-        suffix = "".join(f"-{name}-{getattr(self, name)}" for name in others)
+        others = [item for item in self.identity.items() if item[0] in self._field_defaults]
+        suffix = "".join(f"-{name}-{value}" for name, value in others)
         return f"{self.cohort}/{self.protocol}/{self.variant}/seed-{self.seed}{suffix}"
+
+    @property
+    def identity(self) -> dict[str, str | int]:
+        """What tells it from other runs, without what has its default."""
+        defaults, values = self._field_defaults, self._asdict()
+        return {name: value for name, value in values.items() if defaults.get(name) != value}
 
 
 class Paths:

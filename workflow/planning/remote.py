@@ -53,7 +53,7 @@ def _job(workflow, rule: str, run: Run, configuration: Configuration) -> dict:
     # Every command is '… scripts/program.py arguments > log 2>&1'; the other machine has 'results'.
     words = shlex.split(command.partition(f"/scripts/{rule}.py ")[2])[:-3]
     start = f"{paths.results}/"
-    expected = run._asdict() | configuration.train_params(run.variant) | {"code": job.params.code}
+    expected = run.identity | configuration.train_params(run.variant) | {"code": job.params.code}
     if rule == "diagnose":
         del expected["search"]
         expected["diagnostics"] = configuration.config["diagnostics"]
