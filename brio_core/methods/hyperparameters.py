@@ -12,7 +12,7 @@ NOT_NEGATIVE = ("patience", "learning_rate", "weight_decay", "final_learning_rat
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Base of all hyper-parameters. Values come from ``config/methods``; here are the types."""
+    """Base of all hyperparameters. Values come from ``config/methods``; here are the types."""
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> "Hyperparameters":

@@ -1,7 +1,7 @@
 """IRM: Arjovsky et al., Invariant Risk Minimization (IRMv1), 2019, on the GCN backbone.
 
 The dummy classifier w = 1 never exists: its gradient has a closed form. The authors chose their
-hyper-parameters on the test environment; here it chooses nothing. Products of gradients of
+hyperparameters on the test environment; here it chooses nothing. Products of gradients of
 two different environments, as in some published code, are not IRM and are not taken.
 """
 

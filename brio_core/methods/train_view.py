@@ -1,6 +1,8 @@
 """What a method may see while it fits: the training subjects of one fold and nothing else.
 
-A method never holds a cohort, and has no way to another subject's scan or label.
+A view has no way to another subject's scan or label. The hooks between steps get
+:class:`brio_core.methods.training_scans.TrainingScans`, which lists training subjects only; a test
+of every method checks that nothing fitted depends on other scans.
 """
 
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ class Given:
     """What the module of ``output`` makes its table or figure of.
 
     ``entry`` is that of the experiment: title, caption and options. ``planned`` has the ``pairs``
-    of cohort and protocol, and the ``variants`` that belong into a table, whether or not they were
+    of cohort and protocol, and the ``variants`` that belong in a table, whether or not they were
     run. ``datasets`` says what cohorts are called.
     """
 

@@ -11,8 +11,8 @@ from brio_core.cohorts.scan import Scan, Unusable, join_runs
 from brio_core.cohorts.stores import Rois
 from brio_core.system.errors import BrioError
 
-# A new kind is one module and one line. Modules are named and not imported, because nilearn is slow
-# to import and only some kinds need it.
+# A new kind is one module called like it, one line here, and its keys in dataset.schema.yaml.
+# Modules are named and not imported: nilearn is slow to import, and only some kinds need it.
 KINDS = {
     "bids": ("brio_core.cohorts.readers.bids", "BidsReader"),
     "dpabi": ("brio_core.cohorts.readers.dpabi", "DpabiReader"),
