@@ -10,8 +10,10 @@ class Mapped(torch.autograd.Function):
     """A function without a derivative whose leading axes are a batch.
 
     An axis that ``vmap`` maps is one more of them, also for tensors that all folds share. ``run``
-    gets contiguous tensors.
+    gets contiguous tensors, unless the class says that it takes any.
     """
+
+    contiguous = True
 
     @staticmethod
     def run(*inputs: Any) -> Any:
@@ -19,9 +21,9 @@ class Mapped(torch.autograd.Function):
 
     @classmethod
     def forward(cls, *inputs: Any) -> Any:
-        return cls.run(
-            *(part.contiguous() if isinstance(part, Tensor) else part for part in inputs)
-        )
+        if cls.contiguous:
+            inputs = [part.contiguous() if isinstance(part, Tensor) else part for part in inputs]
+        return cls.run(*inputs)
 
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple, output: Any) -> None:
@@ -78,6 +80,7 @@ class Fused(Mapped):
         class Slopes(Mapped):
             # A function of its own, because only a function can say what ``vmap`` makes of it.
             run = staticmethod(cls.slopes)
+            contiguous = cls.contiguous
 
         cls.Slopes = Slopes
 

@@ -68,6 +68,9 @@ def _beside(weight: Tensor, side: Tensor) -> Tensor:
 class PairScores(Fused):
     """All pairs of nodes (*K, B, P, D), one hidden unit after the other: the plain twin."""
 
+    # Torch adds up in the order of the memory, so a copy would change the last digits.
+    contiguous = False
+
     @staticmethod
     def run(sender, receiver, weight):
         total = sender.new_zeros(*sender.shape[:-1], sender.shape[-2])
