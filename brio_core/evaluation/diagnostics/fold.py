@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity.block_length import round_half_up
+from brio_core.connectivity.tangent import CHUNK
 from brio_core.evaluation.diagnostics.caches import GRAPHS_AT_ONCE, Reestimates, SharedFeatures
 from brio_core.evaluation.diagnostics.factors import (
     contrast_stability,
@@ -25,7 +26,6 @@ from brio_core.evaluation.scores import auc
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.methods.interface import Features, Method, PathMethod
-from brio_core.methods.linear.tangent import CHUNK
 from brio_core.system.residence import gather, rows_of
 from brio_core.system.seeds import derive_seed
 from brio_core.system.threads import spread

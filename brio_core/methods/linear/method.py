@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import upper_triangle
+from brio_core.connectivity.tangent import CHUNK
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features, PathMethod
 from brio_core.methods.linear import newton
-from brio_core.methods.linear.blocks import replace_columns
 from brio_core.methods.linear.exact import Path, logistic_path
-from brio_core.methods.linear.tangent import CHUNK
 from brio_core.methods.train_view import TrainView
+from brio_core.system.blocks import replace_columns
 from brio_core.system.threads import spread
 
 # Subjects whose scans are in memory at a time; a multiple of those that are worked on together.
