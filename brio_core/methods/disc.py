@@ -121,7 +121,7 @@ class Disc(GradientMethod):
         self.causal_head = nn.Linear(2 * hidden, 2)
         self.bias_head = nn.Linear(2 * hidden, 2)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:

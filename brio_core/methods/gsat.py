@@ -83,7 +83,7 @@ class Gsat(GradientMethod):
         self.extractor = EdgeScorer(s.hidden, s.extractor_hidden, norm="instance")
         self.head = nn.Linear(s.hidden, 1)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:

@@ -1,8 +1,9 @@
 """Hyper-parameters of methods: their types, and the training budget that methods share."""
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, get_args, get_origin
 
+from brio_core.connectivity.kinds import FISHER_Z, KINDS
 from brio_core.system.errors import BrioError
 
 POSITIVE = ("epochs", "batch_size", "subjects_per_site_class", "sites_per_batch",
@@ -12,7 +13,21 @@ NOT_NEGATIVE = ("patience", "learning_rate", "weight_decay", "final_learning_rat
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Base of all hyperparameters. Values come from ``config/methods``; here are the types."""
+    """Base of all hyperparameters. Values come from ``config/methods``; here are the types.
+
+    ``connectivity`` is the kind that a method reads, one of its ``kinds``; ``shrinkage`` is that of
+    kinds other than Fisher z. They alone have defaults: the paper's methods read Fisher z.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = KINDS
+
+    connectivity: str = field(default=FISHER_Z, kw_only=True)
+    shrinkage: float = field(default=0.6, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_choice("connectivity", self.connectivity, self.kinds)
+        if not 0 < self.shrinkage <= 1:
+            raise BrioError(f"shrinkage is {self.shrinkage}, but must be above 0 and at most 1")
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> "Hyperparameters":
@@ -22,10 +37,10 @@ class Hyperparameters:
             if key not in types:
                 known = ", ".join(types)
                 raise BrioError(f"{name}: unknown hyperparameter {key!r}; known: {known}")
-        for key in types:
-            if key not in values:
-                raise BrioError(f"{name}: hyperparameter {key!r} is missing")
-        checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in types}
+        for one in fields(cls):
+            if one.name not in values and one.default is MISSING:
+                raise BrioError(f"{name}: hyperparameter {one.name!r} is missing")
+        checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in values}
         check_ranges(checked, name)
         return cls(**checked)
 
@@ -83,6 +98,7 @@ class GradientHyperparameters(Hyperparameters):
     precision: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("sampler", self.sampler, self.samplers)
         check_choice("optimiser", self.optimiser, ("adamw", "adam"))
         check_choice("schedule", self.schedule, ("constant", "cosine"))

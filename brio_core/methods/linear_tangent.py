@@ -28,7 +28,7 @@ class LinearTangent(LinearMethod):
         self.register_buffer("whitening", torch.eye(n_rois, dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(n_features))
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return {"covariance": ledoit_wolf(inputs["bold"], inputs["frames"])}
 
     def design(self, subjects: TrainFeatures, table: Tensor) -> None:

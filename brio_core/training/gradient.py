@@ -39,7 +39,7 @@ class GradientFit:
         self.device = device = problem.data.device
         self.stack = FoldStack([problem.module(fold) for fold in folds])
         self.features = FeatureStore(
-            self.stack, problem.inputs, self.method.features_are_shared, memory_budget
+            self.stack, problem.inputs, problem.trial.shares_features, memory_budget
         )
         self.optimiser = self._make_optimiser()
         self.batches = Batches(problem, folds)

@@ -116,7 +116,7 @@ class BrainOod(GradientMethod):
         self.decoder = VirtualGin(s.hidden, s.hidden, s.dropout, virtual)
         self.head = nn.Linear(s.hidden, 2)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:

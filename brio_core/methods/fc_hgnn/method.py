@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import subject_graph
+from brio_core.connectivity.kinds import FISHER_Z
 from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
@@ -42,6 +43,8 @@ class FcHgnnHyperparameters(GradientHyperparameters):
     """
 
     samplers: ClassVar[tuple[str, ...]] = ("everyone", "shuffled")
+    # The threshold is one of Fisher z.
+    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
 
     hidden: int
     units: int
@@ -103,7 +106,7 @@ class FcHgnn(GradientMethod):
         degree = (train.fc[:].abs() > self.hyperparameters.threshold).sum(-1)
         self.few_edges.copy_(degree.double().mean() < FEWEST_EDGES)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """FC and its edges, ROIs ordered by hemisphere, and whom the subject hears."""
         fc = inputs["fc"]
         strongest = subject_graph(fc, self.hyperparameters.density)

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import upper_triangle
+from brio_core.connectivity.kinds import FISHER_Z
 from brio_core.connectivity.tangent import CHUNK
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Features, PathMethod
@@ -37,6 +39,9 @@ def is_exact(subjects: int, features: int) -> bool:
 @dataclass(frozen=True)
 class LogisticHyperparameters(Hyperparameters):
     """``penalties``: inverse strengths C of the l2 penalty, strongest penalty first."""
+
+    # For rows that have a representation of their own.
+    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
 
     penalties: tuple[float, ...]
 
@@ -128,7 +133,7 @@ class StandardisedEdges(LinearMethod):
         """What is standardised of edges (B, P (P - 1) / 2)."""
         return edges
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return {"edges": upper_triangle(inputs["fc"])}
 
     def design(self, subjects: "TrainFeatures", table: Tensor) -> None:

@@ -131,7 +131,7 @@ class XgGnn(GradientMethod):
         length = self.scan_length(self.hyperparameters, train.frames.cpu().numpy())
         self.frame = torch.arange(length, device=train.label.device)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """The first frames (B, P, T), standardised over those that a scan has, and FC."""
         length = self.frame.shape[-1]
         # A cohort has no scan below the minimum; one that is cut short on purpose is mirrored.
