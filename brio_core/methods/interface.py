@@ -20,6 +20,8 @@ from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import FeatureStore, TrainingScans
 
 Features = dict[str, Tensor]
+# Who chooses the penalty of a path: validation subjects, or all source subjects in turn.
+VALIDATION, SOURCES = "validation", "sources"
 
 
 class Batch(NamedTuple):
@@ -193,6 +195,8 @@ class PathMethod(Method):
     earliest, prefers the stronger penalty. An exact fit has no seed: all seeds give the same.
 
     ``representation_is_shared`` says that :meth:`represent` is the same at all points of the path.
+    With ``selection: sources`` among its hyperparameters, all source sites train, and
+    ``inner_predictions`` (points, N) of fits without each inner fold choose the point.
     """
 
     representation_is_shared: ClassVar[bool] = True

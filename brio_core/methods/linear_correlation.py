@@ -18,7 +18,11 @@ from brio_core.connectivity.graphs import (
 )
 from brio_core.connectivity.kinds import KINDS
 from brio_core.methods.hyperparameters import check_choice
-from brio_core.methods.linear.method import LogisticHyperparameters, StandardisedEdges
+from brio_core.methods.linear.method import (
+    LogisticHyperparameters,
+    StandardisedEdges,
+    check_selection,
+)
 from brio_core.methods.train_view import TrainView
 
 EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
@@ -28,17 +32,20 @@ EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
 class LinearCorrelationHyperparameters(LogisticHyperparameters):
     """``reads``: all ``edges``, those on the ``support`` S, or BRIO's node ``descriptors`` on S.
 
-    ``density`` is that of the support, which the fold's training subjects give.
+    ``density`` is that of the support, which the fold's training subjects give. ``selection`` is
+    ``validation`` or ``sources``.
     """
 
     kinds: ClassVar[tuple[str, ...]] = KINDS
 
     reads: str
     density: float
+    selection: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("reads", self.reads, (EDGES, SUPPORT, DESCRIPTORS))
+        check_selection(self.selection)
 
 
 class LinearCorrelation(StandardisedEdges):

@@ -1,20 +1,27 @@
 """Exact fits along a path of penalties, for methods that need no gradient steps."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from brio_core.methods.interface import Features, PathMethod
+from brio_core.methods.linear.exact import logistic_path
 from brio_core.system.residence import gather
 from brio_core.system.threads import one_thread, spread
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.data import Fold
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
-from brio_core.training.selection import ValidationAuc
+from brio_core.training.selection import ValidationAuc, mean_auc
 
 SUBJECTS_AT_ONCE = 256
+# Inverse strength of the penalty on the slope of a calibration: it matters only where predictions
+# separate the classes.
+WEAK_PENALTY = 1e4
+LEAST_SLOPE = 1e-3
 
 
 def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
@@ -28,6 +35,8 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
         checkpoints.save([fold.name], {"result": vars(result)}, always=True)
         return result
 
+    if problem.trial.trains_on_sources:
+        problem = replace(problem, data=problem.data.on_sources())
     # What folds share comes first, so that no two threads compute it. It is many small operations.
     with one_thread():
         _ = problem.shared_features, problem.shared_statistics
@@ -41,6 +50,8 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
 def fit_path(problem: Problem, fold: Fold) -> FoldResult:
     """Fit one fold at every point of its path and keep the point with the best validation AUC."""
     module = problem.module(fold)
+    if problem.trial.trains_on_sources:
+        return _choose_by_sources(module, problem, fold)
     data = problem.data
     validation = ValidationAuc([fold.validation_groups], data.label, data.device)
     features = _features(problem, module, validation.index[0])
@@ -60,6 +71,43 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
                 state = {name: value.clone() for name, value in module.state_dict().items()}
                 best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
     return best
+
+
+def _choose_by_sources(module: PathMethod, problem: Problem, fold: Fold) -> FoldResult:
+    """The point whose predictions of left-out groups have the best AUC, calibrated on them."""
+    label = torch.as_tensor(problem.data.label[fold.train], device=problem.data.device)
+    groups = [np.flatnonzero(np.isin(fold.train, group)) for group in fold.validation_groups]
+    history = [
+        {"validation_auc": mean_auc(predicted, label, groups)}
+        for predicted in module.inner_predictions
+    ]
+    point = max(range(len(history)), key=lambda one: history[one]["validation_auc"])
+    predicted = module.inner_predictions[point]
+    slope, intercept = calibration(predicted, label)
+    module.fit(point)
+    module.rescale(slope, intercept)
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    kept = torch.as_tensor(np.isin(fold.train, fold.validation))
+    return FoldResult(
+        fold.name,
+        state,
+        point + 1,
+        history[point]["validation_auc"],
+        module.path_length,
+        history,
+        validation_logits=slope * predicted[kept] + intercept,
+    )
+
+
+def calibration(predicted: Tensor, label: Tensor) -> tuple[float, float]:
+    """Slope and intercept of the logistic regression of labels on predictions.
+
+    The slope never turns predictions round, not even those that are worse than chance.
+    """
+    weights, intercepts = logistic_path(predicted.double()[:, None], label, [WEAK_PENALTY])
+    if weights[0, 0] > LEAST_SLOPE:
+        return float(weights[0, 0]), float(intercepts[0])
+    return LEAST_SLOPE, float(torch.logit(label.double().mean()))
 
 
 def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterator[Features]:

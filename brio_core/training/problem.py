@@ -5,13 +5,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from brio_core.connectivity.graphs import upper_triangle
 from brio_core.connectivity.kinds import FISHER_Z, connectivity_of
 from brio_core.methods.hyperparameters import Hyperparameters
-from brio_core.methods.interface import Features, Method, PathMethod, initialise
+from brio_core.methods.interface import (
+    SOURCES,
+    VALIDATION,
+    Features,
+    Method,
+    PathMethod,
+    initialise,
+)
 from brio_core.methods.train_view import TrainView, training_rows
 from brio_core.methods.training_scans import FeatureStore, Scans, TrainingScans
 from brio_core.system.replay import Replay
@@ -33,6 +41,11 @@ class Trial:
     def fits_paths(self) -> bool:
         """Whether the method is fitted exactly, which no seed may change."""
         return issubclass(self.method, PathMethod)
+
+    @property
+    def trains_on_sources(self) -> bool:
+        """Whether validation subjects train too, and an inner choice replaces them."""
+        return getattr(self.hyperparameters, "selection", VALIDATION) == SOURCES
 
     @property
     def rescales_connectivity(self) -> bool:
@@ -133,7 +146,15 @@ class Problem:
             n_sites=data.n_sites(fold),
             n_rois=data.n_rois,
             rois=data.cohort.series.rois,
+            inner_folds=self._inner_folds(fold) if self.trial.trains_on_sources else None,
         )
+
+    def _inner_folds(self, fold: Fold) -> Tensor:
+        """The number of the validation group of every training subject."""
+        number = torch.zeros(len(fold.train), dtype=torch.int64)
+        for index, group in enumerate(fold.validation_groups):
+            number[torch.as_tensor(np.isin(fold.train, group))] = index
+        return number.to(self.data.device)
 
     def module(self, fold: Fold) -> Method:
         """A fresh module of the method with the fold's statistics fitted."""

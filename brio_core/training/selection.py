@@ -83,3 +83,14 @@ class ValidationAuc:
         usable = ~groups.isnan()
         mean = groups.nan_to_num().sum(-1) / usable.sum(-1).clamp(min=1)
         return torch.where(usable.any(-1), mean, 0.5)
+
+
+def mean_auc(logits: Tensor, label: Tensor, groups: Sequence[np.ndarray]) -> float:
+    """Mean AUC over groups of subjects that have both classes; 0.5 if there is none."""
+    found = []
+    for group in groups:
+        logit, positive = logits[torch.as_tensor(group)], label[torch.as_tensor(group)] == 1
+        if 0 < int(positive.sum()) < len(group):
+            difference = logit[positive][:, None] - logit[~positive]
+            found.append(float(((difference > 0) + 0.5 * (difference == 0)).double().mean()))
+    return float(np.mean(found)) if found else 0.5
