@@ -22,7 +22,7 @@ GROUPS = (
 METHODS = (
     "gcn", "gat", "gin", "coral", "irm", "gsat", "disc", "cepg", "disco", "brainnettf", "xg-gnn",
     "agmgc", "fc-hgnn", "brainood", "deci", "core", "brio", "linear-confounds",
-    "linear-correlation", "linear-tangent", "linear-reestimation",
+    "linear-correlation", "linear-tangent", "linear-reestimation", "linear-logarithm",
 )  # fmt: skip
 REFERENCE = "brio"
 """The method that all others are compared with."""
