@@ -37,9 +37,10 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
 
     if problem.trial.trains_on_sources:
         problem = replace(problem, data=problem.data.on_sources())
-    # What folds share comes first, so that no two threads compute it. It is many small operations.
-    with one_thread():
-        _ = problem.shared_features, problem.shared_statistics
+    # What folds share comes first, so that no two threads compute it.
+    _ = problem.shared_features
+    with one_thread():  # for many small operations
+        _ = problem.shared_statistics
     method, folds = problem.trial.method, problem.data.folds
     if any(method.uses_all_threads(len(fold.train)) for fold in folds):
         return [fit(fold) for fold in folds]
