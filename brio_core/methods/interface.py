@@ -191,8 +191,9 @@ class GradientMethod(Method):
 class PathMethod(Method):
     """A method that is fitted exactly, once per point of a path of penalties.
 
-    Points are ordered from the strongest penalty on, so that the common rule, ties to the
-    earliest, prefers the stronger penalty. An exact fit has no seed: all seeds give the same.
+    Points are ordered from the strongest penalty on, so that the common rule, ties to the lower
+    log-loss and then to the earliest, prefers the stronger penalty. An exact fit has no seed: all
+    seeds give the same.
 
     ``representation_is_shared`` says that :meth:`represent` is the same at all points of the path.
     With ``selection: sources`` among its hyperparameters, all source sites train, and
