@@ -52,7 +52,8 @@ class DiscHyperparameters(GradientHyperparameters):
 
     @property
     def epochs_apart(self) -> int:
-        return int(self.swap_share * self.epochs)
+        # The authors count epochs from 0 and swap above the share: first in the 102nd of 200.
+        return int(self.swap_share * self.epochs) + 1
 
 
 class MeanGcn(nn.Module):

@@ -77,7 +77,7 @@ class GradientHyperparameters(Hyperparameters):
     ``everyone`` is all training subjects in one step. ``patience`` 0 never stops early. Checkpoints
     before ``first_epoch`` (counted from 1) are not eligible. ``optimiser`` is ``adamw`` or
     ``adam`` (weight decay as part of the gradient). ``schedule`` is ``constant``, or ``cosine``:
-    from ``learning_rate`` in the first step to ``final_learning_rate`` after the last one.
+    step s of S has half a cosine's value at s / S, so the last one has ``final_learning_rate``.
     ``precision`` is that of matrix products on a GPU: ``tf32``, ``float32``, or ``bfloat16``,
     which also keeps what training remembers of them in half the bytes; evaluation is then in TF32.
     """

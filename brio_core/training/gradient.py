@@ -100,12 +100,12 @@ class GradientFit:
         )
 
     def _set_rate(self) -> None:
-        """The learning rate of the current step: half a cosine over all steps of training."""
+        """The learning rate of the current step: half a cosine whose end is the last step."""
         hyperparameters = self.hyperparameters
         if hyperparameters.schedule == "constant":
             return
         first, last = hyperparameters.learning_rate, hyperparameters.final_learning_rate
-        done = self._counter[0] / (hyperparameters.epochs * self.batches.per_epoch)
+        done = (self._counter[0] + 1) / (hyperparameters.epochs * self.batches.per_epoch)
         for group in self.optimiser.param_groups:
             group["lr"].copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
 

@@ -132,9 +132,11 @@ def test_swapping_gives_a_swapped_vector_the_label_it_came_with():
     )
 
 
-def test_swapping_starts_after_half_of_the_epochs_and_all_are_eligible():
+def test_swapping_starts_where_the_authors_have_it_and_all_epochs_are_eligible():
     settings = settings_of("disc", epochs=200, first_epoch=1)
-    assert [Disc.phase(settings, epoch) for epoch in (1, 100, 101)] == [APART, APART, SWAPPED]
+    phases = [Disc.phase(settings, epoch) for epoch in range(1, 201)]
+    # Theirs: for epoch in range(200), swapped if epoch > 100.
+    assert phases == [SWAPPED if epoch > 100 else APART for epoch in range(200)]
     assert settings.first_epoch == 1
 
 
