@@ -64,7 +64,9 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind:
-        raise BrioError(f"{where} should be {getattr(kind, '__name__', kind)}, not {value!r}")
+        many = get_origin(kind) is tuple
+        name = f"a list of {get_args(kind)[0].__name__}" if many else kind.__name__
+        raise BrioError(f"{where} should be {name}, not {value!r}")
     return value
 
 
