@@ -64,7 +64,9 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind:
-        raise BrioError(f"{where} should be {getattr(kind, '__name__', kind)}, not {value!r}")
+        many = get_origin(kind) is tuple
+        name = f"a list of {get_args(kind)[0].__name__}" if many else kind.__name__
+        raise BrioError(f"{where} should be {name}, not {value!r}")
     return value
 
 
@@ -77,7 +79,7 @@ class GradientHyperparameters(Hyperparameters):
     ``everyone`` is all training subjects in one step. ``patience`` 0 never stops early. Checkpoints
     before ``first_epoch`` (counted from 1) are not eligible. ``optimiser`` is ``adamw`` or
     ``adam`` (weight decay as part of the gradient). ``schedule`` is ``constant``, or ``cosine``:
-    from ``learning_rate`` in the first step to ``final_learning_rate`` after the last one.
+    step s of S has half a cosine's value at s / S, so the last one has ``final_learning_rate``.
     ``precision`` is that of matrix products on a GPU: ``tf32``, ``float32``, or ``bfloat16``,
     which also keeps what training remembers of them in half the bytes; evaluation is then in TF32.
     """

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import grad_and_value
 from torch.nn import functional
 
+from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.kinds import FISHER_Z, connectivity_of
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.stack import FoldStack
@@ -73,6 +74,11 @@ class Method(nn.Module):
     def forward(self, verb: str, *arguments: Any) -> Any:
         """Dispatch by name, because ``functional_call`` knows only ``forward``."""
         return getattr(self, verb)(*arguments)
+
+    @classmethod
+    def notes(cls, rois: Rois) -> list[str]:
+        """What the log and the page should say about these regions, in whole sentences."""
+        return []
 
     @classmethod
     def share(cls, scans: TrainingScans, hyperparameters: Any) -> list[Features]:
@@ -191,8 +197,9 @@ class GradientMethod(Method):
 class PathMethod(Method):
     """A method that is fitted exactly, once per point of a path of penalties.
 
-    Points are ordered from the strongest penalty on, so that the common rule, ties to the
-    earliest, prefers the stronger penalty. An exact fit has no seed: all seeds give the same.
+    Points are ordered from the strongest penalty on, so that the common rule, ties to the lower
+    log-loss and then to the earliest, prefers the stronger penalty. An exact fit has no seed: all
+    seeds give the same.
 
     ``representation_is_shared`` says that :meth:`represent` is the same at all points of the path.
     With ``selection: sources`` among its hyperparameters, all source sites train, and

@@ -119,6 +119,8 @@ def run_record(folder: str | Path) -> dict:
         "method": meta["method"],
         **{key: meta[key] for key in RUN_KEYS},
         "epochs": meta.get("hyperparameters", {}).get("epochs"),
+        # Those of external code have none.
+        "notes": [f"{meta['label']}: {note}" for note in meta.get("notes", [])],
         **{key: meta.get(key) for key in ("device", "versions", "seconds", "finished")},
     }
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from brio_core.methods.interface import Features, PathMethod
 from brio_core.methods.linear.exact import logistic_path
@@ -15,7 +16,7 @@ from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.data import Fold
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
-from brio_core.training.selection import ValidationAuc, mean_auc
+from brio_core.training.selection import ValidationAuc, improves, mean_auc
 
 SUBJECTS_AT_ONCE = 256
 # Inverse strength of the penalty on the slope of a calibration: it matters only where predictions
@@ -49,7 +50,7 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
 
 @torch.no_grad()
 def fit_path(problem: Problem, fold: Fold) -> FoldResult:
-    """Fit one fold at every point of its path and keep the point with the best validation AUC."""
+    """Fit one fold at every point of its path and keep the one that validation prefers."""
     module = problem.module(fold)
     if problem.trial.trains_on_sources:
         return _choose_by_sources(module, problem, fold)
@@ -64,27 +65,37 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
             module.fit(point)
             if represented is None or not module.representation_is_shared:
                 represented = torch.cat([module.represent(part) for part in features])
-            groups = validation.groups(module.classify(represented)[None])
+            logits = module.classify(represented)[None]
+            groups, loss = validation.groups(logits), float(validation.log_loss(logits)[0])
             auc = float(validation.mean(groups)[0])
             named = dict(zip(validation.columns, groups[0].tolist()))
-            history.append({"validation_auc": auc, **named})
-            if best is None or auc > best.validation_auc:
+            history.append({"validation_auc": auc, **named, "validation_log_loss": loss})
+            if best is None or improves(auc, loss, best.validation_auc, best.validation_log_loss):
                 state = {name: value.clone() for name, value in module.state_dict().items()}
-                best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
+                best = FoldResult(
+                    fold.name, state, point + 1, auc, loss, module.path_length, history
+                )
     return best
 
 
 def _choose_by_sources(module: PathMethod, problem: Problem, fold: Fold) -> FoldResult:
-    """The point whose predictions of left-out groups have the best AUC, calibrated on them."""
+    """The point whose predictions of left-out groups have the best AUC, calibrated on them.
+
+    Among equals it is the one with the lowest log-loss after calibration.
+    """
     label = torch.as_tensor(problem.data.label[fold.train], device=problem.data.device)
     groups = [np.flatnonzero(np.isin(fold.train, group)) for group in fold.validation_groups]
-    history = [
-        {"validation_auc": mean_auc(predicted, label, groups)}
-        for predicted in module.inner_predictions
-    ]
-    point = max(range(len(history)), key=lambda one: history[one]["validation_auc"])
-    predicted = module.inner_predictions[point]
-    slope, intercept = calibration(predicted, label)
+    history, calibrations = [], []
+    for predicted in module.inner_predictions:
+        slope, intercept = calibration(predicted, label)
+        logits = slope * predicted.double() + intercept
+        loss = float(functional.binary_cross_entropy_with_logits(logits, label.double()))
+        auc = mean_auc(predicted, label, groups)
+        history.append({"validation_auc": auc, "validation_log_loss": loss})
+        calibrations.append((slope, intercept))
+    scores = [(one["validation_auc"], -one["validation_log_loss"]) for one in history]
+    point = scores.index(max(scores))
+    predicted, (slope, intercept) = module.inner_predictions[point], calibrations[point]
     module.fit(point)
     module.rescale(slope, intercept)
     state = {name: value.clone() for name, value in module.state_dict().items()}
@@ -93,7 +104,7 @@ def _choose_by_sources(module: PathMethod, problem: Problem, fold: Fold) -> Fold
         fold.name,
         state,
         point + 1,
-        history[point]["validation_auc"],
+        *history[point].values(),
         module.path_length,
         history,
         validation_logits=slope * predicted[kept] + intercept,

@@ -36,6 +36,7 @@ class FoldResult:
     state: dict[str, Tensor]
     selected_epoch: int
     validation_auc: float
+    validation_log_loss: float
     epochs: int
     history: list[dict[str, float]]
     chosen: dict[str, Any] = field(default_factory=dict)

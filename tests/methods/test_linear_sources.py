@@ -115,3 +115,16 @@ def test_inner_folds_are_the_parts_that_the_split_tests():
     assert np.array_equal(np.sort(np.concatenate(fold.validation_groups)), fold.train)
     view = replace(problem, data=data).view(fold)
     assert view.inner_folds.unique().tolist() == list(range(len(fold.validation_groups)))
+
+
+def test_penalties_with_equal_auc_are_told_apart_by_log_loss(tmp_path):
+    cohort, table = make_cohort(n_rois=4, effect=3.0)
+    problem, _ = make_problem("linear-logarithm", cohort, table)
+    tied = 0
+    for result in train_all(problem, tmp_path):
+        scores = [(one["validation_auc"], -one["validation_log_loss"]) for one in result.history]
+        assert (result.validation_auc, -result.validation_log_loss) == max(scores)
+        assert result.selected_epoch == 1 + scores.index(max(scores))
+        aucs = [auc for auc, _ in scores]
+        tied += result.selected_epoch > 1 + aucs.index(max(aucs))
+    assert tied, "no fold had a tie that log-loss decides"

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.connectivity.kinds import FISHER_Z
-from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres
+from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres, sides_are_known
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod
@@ -88,6 +89,15 @@ class FcHgnn(GradientMethod):
         self.register_buffer("few_edges", torch.zeros((), dtype=torch.bool))
         # Keys and values that the training subjects tell in every layer, to either kind.
         self.register_buffer("memory", torch.zeros(s.layers, 2, 2, 0, s.units))
+
+    @classmethod
+    def notes(cls, rois: Rois) -> list[str]:
+        if sides_are_known(rois):
+            return []
+        return [
+            "The hemispheres of the regions are unknown, so the first half counts as left. Name an "
+            "atlas, labels or an image under rois of the dataset."
+        ]
 
     @classmethod
     def share(cls, scans: TrainingScans, hyperparameters: FcHgnnHyperparameters) -> list[Features]:
