@@ -18,6 +18,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import imread, imsave
 from matplotlib.lines import Line2D
 
 PAGE, COLUMN = 7.0, 3.4
@@ -69,9 +70,12 @@ matplotlib.rcParams.update(
 
 
 class Drawing(NamedTuple):
-    """A figure, its alternative text, and what is added to its caption."""
+    """A figure, its alternative text, and what is added to its caption.
 
-    figure: Figure
+    The figure may also be the path, without ending, of a stored PDF and PNG.
+    """
+
+    figure: Figure | Path
     alt: str
     note: str = ""
 
@@ -180,10 +184,16 @@ def save(drawing: Drawing, given: Given, prefix: str | Path) -> None:
     for kind, words in metadata.items():
         # By way of memory, because on a full disk the writer of PDF fails for reasons of its own.
         drawn = io.BytesIO()
-        drawing.figure.savefig(drawn, format=kind, metadata=words)
+        if isinstance(drawing.figure, Figure):
+            drawing.figure.savefig(drawn, format=kind, metadata=words)
+        elif kind == "png":
+            pixels = imread(f"{drawing.figure}.png")
+            imsave(drawn, pixels, metadata=words, dpi=matplotlib.rcParams["savefig.dpi"])
+        else:
+            drawn.write(Path(f"{drawing.figure}.{kind}").read_bytes())
         with atomic(f"{prefix}.{kind}") as temporary:
             temporary.write_bytes(drawn.getbuffer())
-    plt.close(drawing.figure)
+    plt.close("all")
 
 
 def corner_text(axis: Axes, text: str, points: Sequence[pd.DataFrame], **style: Any) -> None:
