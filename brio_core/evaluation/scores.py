@@ -4,10 +4,10 @@ A fold is a held-out site under ``loso`` and one of ten parts under ``id``. ``lo
 per training seed: a fold's score is the average over seeds, and folds are summarised after that.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from brio_core.evaluation.calibration import brier, calibration_in_the_large, calibration_slope
 
@@ -87,46 +87,22 @@ MEASURES = {
 }
 
 
-@dataclass(frozen=True)
-class FoldScores:
-    """What each fold scored, averaged over seeds; ``auc`` is NaN where a class is missing."""
+def score_folds(fold: np.ndarray, label: np.ndarray, logits: np.ndarray) -> pd.DataFrame:
+    """What each fold scored, averaged over seeds, from the test logits (seeds, subjects).
 
-    fold: tuple[str, ...]
-    n: np.ndarray
-    positives: np.ndarray
-    auc: np.ndarray
-    acc: np.ndarray
-    sensitivity: np.ndarray
-    specificity: np.ndarray
-    balanced_accuracy: np.ndarray
-    brier: np.ndarray
-    calibration_in_the_large: np.ndarray
-    calibration_slope: np.ndarray
-
-    @property
-    def usable(self) -> np.ndarray:
-        """Folds with both classes; only these enter means and deviations."""
-        return ~np.isnan(self.auc)
-
-    def mean_and_sd(self, score: str) -> tuple[float, float]:
-        """Mean and sample standard deviation of ``auc`` or ``acc`` over the usable folds."""
-        values = getattr(self, score)[self.usable]
-        mean = float(values.mean()) if len(values) else float("nan")
-        return mean, float(values.std(ddof=1)) if len(values) > 1 else float("nan")
-
-
-def score_folds(fold: np.ndarray, label: np.ndarray, logits: np.ndarray) -> FoldScores:
-    """Score every fold from the test logits (seeds, subjects); folds in alphabetical order."""
+    Folds are rows in alphabetical order; ``auc`` is NaN where a class is missing.
+    """
     fold, label, logits = np.asarray(fold), np.asarray(label), np.atleast_2d(logits)
-    names = sorted(set(fold.tolist()))
-    rows = [fold == name for name in names]
+    rows = []
+    for name in sorted(set(fold.tolist())):
+        own = fold == name
+        row = {"fold": name, "n": own.sum(), "positives": (label[own] == 1).sum()}
+        for measure, score in MEASURES.items():
+            row[measure] = np.mean([score(label[own], one[own]) for one in logits])
+        rows.append(row)
+    return pd.DataFrame(rows)
 
-    def over_seeds(score) -> np.ndarray:
-        return np.array([np.mean([score(label[row], one[row]) for one in logits]) for row in rows])
 
-    return FoldScores(
-        tuple(names),
-        np.array([row.sum() for row in rows]),
-        np.array([(label[row] == 1).sum() for row in rows]),
-        **{name: over_seeds(score) for name, score in MEASURES.items()},
-    )
+def usable(scores: pd.DataFrame) -> pd.DataFrame:
+    """The folds with both classes; only these enter means and deviations."""
+    return scores[scores["auc"].notna()]

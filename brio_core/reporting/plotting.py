@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
-import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgb
 
@@ -194,22 +193,3 @@ def save(drawing: Drawing, given: Given, prefix: str | Path) -> None:
         with atomic(f"{prefix}.{kind}") as temporary:
             temporary.write_bytes(drawn.getbuffer())
     plt.close("all")
-
-
-def corner_text(axis: Axes, text: str, points: Sequence[pd.DataFrame], **style: Any) -> None:
-    """Write two short lines where they hide fewest points; the first of ``points`` matter most."""
-    # Limits, and with them the coordinates, are brought up to date when they are asked for.
-    axis.get_xlim(), axis.get_ylim()
-    size = (0.42, 0.2)
-    to_axes = axis.transData + axis.transAxes.inverted()
-    places = [to_axes.transform(one.to_numpy(float)) for one in points]
-
-    def hidden(corner: tuple[float, float]) -> list[int]:
-        inside = [np.abs(place - corner) < size for place in places]
-        return [int(one.all(1).sum()) for one in inside]
-
-    x, y = min([(1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0)], key=hidden)
-    axis.text(
-        abs(x - 0.02), abs(y - 0.02), text, transform=axis.transAxes,
-        ha="right" if x else "left", va="top" if y else "bottom", **style,
-    )  # fmt: skip
