@@ -24,7 +24,7 @@ help: ## list these targets
 venv: $(READY) ## make the environment only
 
 demo: $(READY) ## run the whole pipeline on the demo cohort
-	@$(IN_VENV) snakemake demo --cores all
+	@$(IN_VENV) snakemake --cores all
 	@echo
 	@echo "Open results/index.html (everything on one page) or results/report.html (Snakemake's"
 	@echo "report). Tables are in results/tables, figures in results/figures; results/README.md"
