@@ -6,16 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from brio_core.evaluation.calibration import (
-    brier,
-    calibration_in_the_large,
-    calibration_slope,
-    probability,
-)
 from brio_core.evaluation.intervals import averaging_share, delong
 from brio_core.evaluation.scores import (
     MEASURES,
     balanced_accuracy,
+    brier,
+    calibration_in_the_large,
+    calibration_slope,
+    probability,
     score_folds,
     sensitivity,
     specificity,
