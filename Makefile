@@ -14,7 +14,7 @@ IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
 PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long test-browser test-cluster lint format bench pages readme-picture clean
+.PHONY: help venv demo test test-long test-browser test-cluster lint format bench pages clean
 
 help: ## list these targets
 	@echo "usage: make TARGET"
@@ -24,7 +24,7 @@ help: ## list these targets
 venv: $(READY) ## make the environment only
 
 demo: $(READY) ## run the whole pipeline on the demo cohort
-	@$(IN_VENV) snakemake demo --cores all
+	@$(IN_VENV) snakemake --cores all
 	@echo
 	@echo "Open results/index.html (everything on one page) or results/report.html (Snakemake's"
 	@echo "report). Tables are in results/tables, figures in results/figures; results/README.md"
@@ -64,9 +64,6 @@ bench: $(READY) ## time training, planning and their parts; writes docs/benchmar
 pages: $(READY) ## make docs/configuration.md from the schemas, docs/results from templates and tables
 	@$(IN_VENV) python scripts/manual.py
 	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
-
-readme-picture: ## take the picture of the method from the last demo run
-	cp results/figures/method.png docs/images/method.png
 
 clean: ## remove the environment and caches; results and data stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info

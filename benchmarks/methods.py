@@ -19,7 +19,7 @@ import torch
 import yaml
 from common import METHODS, argument_parser, common_settings, machine, table
 
-from brio_core.evaluation.scores import score_folds
+from brio_core.evaluation.scores import score_folds, usable
 from brio_core.methods import registry
 from brio_core.system.files import read_json
 from brio_core.training.data import RunFiles
@@ -61,8 +61,8 @@ def measure(method: str) -> tuple:
         meta = read_json(Path(folder) / "meta.json")
         predictions = pd.read_csv(Path(folder) / "predictions.csv")
     test = predictions[predictions["split"] == "test"]
-    scores = score_folds(*(test[column].to_numpy() for column in ("fold", "label", "logit")))
-    shares = [scores.mean_and_sd(name) for name in ("auc", "acc")]
+    scores = usable(score_folds(test["fold"], test["label"], test["logit"]))
+    shares = [(scores[name].mean(), scores[name].std()) for name in ("auc", "acc")]
     validation = pd.Series([fold["validation_auc"] for fold in meta["folds"]])
     return (
         method,

@@ -1,11 +1,8 @@
 """The overview page: one self-contained HTML file to be read from top to bottom."""
 
 import argparse
-from pathlib import Path
 
 from brio_core.system import cli
-
-TEMPLATE = Path(__file__).resolve().parents[1] / "workflow" / "report" / "overview.html.j2"
 
 
 def main() -> None:
@@ -23,7 +20,6 @@ def main() -> None:
     parser.add_argument(
         "--command", default="snakemake --cores all", help="how the page says to repeat the run"
     )
-    parser.add_argument("--template", type=Path, default=TEMPLATE)
     parser.add_argument("--out", required=True, help="HTML")
     arguments = parser.parse_args()
 

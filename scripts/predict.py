@@ -13,28 +13,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="CSV: subject, probability, logits")
     arguments = parser.parse_args()
 
+    import pandas as pd
+
     from brio_core.cohorts.stores import read_series
+    from brio_core.evaluation.scores import probability
+    from brio_core.system.files import write_text
     from brio_core.training.prediction import predict
-    from brio_core.training.results import read_models, write_records
+    from brio_core.training.results import read_models
 
     models, series = read_models(arguments.models), read_series(arguments.series)
     logits = predict(models, series, arguments.series)
-    import numpy as np
-
+    table = pd.DataFrame(logits.T, columns=[f"logit_{name}" for name in models.names])
     # Probabilities are averaged, not logits: an overconfident fold counts no more than others.
-    probability = (1 / (1 + np.exp(-logits))).mean(0)
-    records = [
-        {
-            "subject": subject,
-            "probability": float(probability[index]),
-            **{
-                f"logit_{name}": float(logits[fold, index])
-                for fold, name in enumerate(models.names)
-            },
-        }
-        for index, subject in enumerate(series.subjects)
-    ]
-    write_records(arguments.out, records)
+    table.insert(0, "subject", series.subjects)
+    table.insert(1, "probability", probability(logits).mean(0))
+    write_text(arguments.out, table.to_csv(index=False, float_format="%.9g"))
 
 
 if __name__ == "__main__":

@@ -5,11 +5,6 @@ from pathlib import Path
 
 from brio_core.system.cli import run
 
-COLUMNS = (
-    "subject", "site", "label", "age", "male", "mean_fd", "tr", "frames", "fc_mean", "fc_sd",
-    "typicality", "outlier", "recognised_as",
-)  # fmt: skip
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -21,30 +16,18 @@ def main() -> None:
 
     from brio_core.cohorts.cohort import Cohort, read_participants
     from brio_core.cohorts.site_profile import site_profile
-    from brio_core.cohorts.tables import write_table
+    from brio_core.system.files import write_text
 
     table = read_participants(arguments.cohort_dir / "participants.tsv")
     cohort = Cohort.load(arguments.cohort_dir)
-    columns = {
-        "subject": table["subject"],
-        "site": table["site"],
-        "label": table["label"],
-        **dict(zip(("age", "male", "mean_fd"), cohort.covariates.T.astype(np.float64))),
-        "tr": table["tr"],
-        "frames": cohort.series.frames,
-        **site_profile(np.asarray(cohort.fc), cohort.site),
-    }
-    values = zip(*(columns[name] for name in COLUMNS))
-    rows = [dict(zip(COLUMNS, map(_text, row))) for row in values]
-    write_table(arguments.out, COLUMNS, rows)
-    outliers = sum(bool(reason) for reason in columns["outlier"])
-    print(f"{len(table)} subjects, {outliers} of them stand out by their connectivity")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "n/a" if value != value else f"{value:.6g}"
-    return str(value)
+    rows = table[["subject", "site", "label"]].copy()
+    rows[["age", "male", "mean_fd"]] = cohort.covariates.astype(np.float64)
+    rows = rows.assign(tr=table["tr"], frames=cohort.series.frames)
+    rows = rows.assign(**site_profile(np.asarray(cohort.fc), cohort.site))
+    text = rows.to_csv(sep="\t", index=False, float_format="%.6g", na_rep="n/a")
+    write_text(arguments.out, text)
+    outliers = (rows["outlier"] != "").sum()
+    print(f"{len(rows)} subjects, {outliers} of them stand out by their connectivity")
 
 
 if __name__ == "__main__":

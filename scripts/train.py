@@ -23,7 +23,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--memory-mb", type=int, help="of the host, for all; what does not fit is read from files"
     )
-    parser.add_argument("--group-size", type=int, help="folds trained together (default: all)")
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
@@ -44,10 +43,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     machine = Machine(
         arguments.device,
         arguments.allow_cpu,
-        arguments.group_size,
-        arguments.checkpoint_seconds,
-        arguments.memory_mb,
-        arguments.compress_models,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        memory_mb=arguments.memory_mb,
+        compress_models=arguments.compress_models,
     )
     wanted = Run(files, arguments.variant, arguments.params, arguments.seed, arguments.code)
     train_run(wanted, machine, arguments.out_dir)

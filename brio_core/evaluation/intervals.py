@@ -42,34 +42,16 @@ def averaging_share(label: np.ndarray, logits: np.ndarray, strata: np.ndarray) -
     return float(averaged / single) if single else 1.0
 
 
-def auc_interval(
-    label: np.ndarray, logits: np.ndarray, strata: np.ndarray | None = None
-) -> Estimate:
-    """AUC with an interval that is symmetric in logit(AUC).
-
-    With ``strata`` only pairs of one stratum (a site) are compared: strata enter in proportion
-    to their pairs, and differences in level between them do not count.
-    """
-    label, logits = np.asarray(label), np.atleast_2d(logits)
-    strata = np.zeros(len(label)) if strata is None else np.asarray(strata)
-    value = variance = pairs = 0.0
-    usable = np.zeros(len(label), bool)
-    for stratum in np.unique(strata):
-        rows = strata == stratum
-        positives = int((label[rows] == 1).sum())
-        weight = positives * (int(rows.sum()) - positives)
-        if weight:
-            one, spread = delong(label[rows], logits[:, rows])
-            value, variance, pairs = (
-                value + weight * one, variance + weight**2 * spread, pairs + weight
-            )  # fmt: skip
-            usable |= rows
-    if not pairs:
+def auc_interval(label: np.ndarray, logits: np.ndarray) -> Estimate:
+    """AUC of all subjects together with an interval that is symmetric in logit(AUC)."""
+    label = np.asarray(label)
+    positives = int((label == 1).sum())
+    negatives = len(label) - positives
+    if not positives or not negatives:
         return Estimate(math.nan, math.nan, math.nan)
-    value, variance = value / pairs, variance / pairs**2
+    value, variance = delong(label, logits)
     if not 0 < value < 1 or not 0 < variance < math.inf:
-        positives = int((label[usable] == 1).sum())
-        return Estimate(value, *hanley_mcneil(value, positives, int(usable.sum()) - positives))
+        return Estimate(value, *hanley_mcneil(value, positives, negatives))
     centre = math.log(value / (1 - value))
     half = _Z * math.sqrt(variance) / (value * (1 - value))
     low, high = (1 / (1 + math.exp(-end)) for end in (centre - half, centre + half))

@@ -1,15 +1,16 @@
-"""Scores from stored predictions: per fold, over folds, pooled. AUC and shares are in [0, 1].
+"""Scores from stored predictions, by fold: ranking, decisions, calibration.
 
 A fold is a held-out site under ``loso`` and one of ten parts under ``id``. ``logits`` has one row
 per training seed: a fold's score is the average over seeds, and folds are summarised after that.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from brio_core.evaluation.calibration import brier, calibration_in_the_large, calibration_slope
+STEPS = 100
+"""Newton steps that a calibration slope may take."""
 
 
 class Estimate(NamedTuple):
@@ -75,6 +76,56 @@ def balanced_accuracy(label: np.ndarray, logit: np.ndarray) -> float:
     return (sensitivity(label, logit) + specificity(label, logit)) / 2
 
 
+def probability(logit: np.ndarray) -> np.ndarray:
+    """The probability of class 1."""
+    return 0.5 * (1 + np.tanh(np.asarray(logit, float) / 2))
+
+
+def brier(label: np.ndarray, logit: np.ndarray) -> float:
+    """Mean squared difference of probability and label: 0 is perfect, 0.25 is always saying 0.5."""
+    return float(np.mean((probability(logit) - np.asarray(label)) ** 2))
+
+
+def calibration_in_the_large(label: np.ndarray, logit: np.ndarray) -> float:
+    """Mean predicted probability minus the share of class 1; above 0 predicts class 1 too often."""
+    return float(probability(logit).mean() - np.mean(label))
+
+
+def calibration_slope(label: np.ndarray, logit: np.ndarray) -> float:
+    """Slope of a logistic regression of the label on the logit.
+
+    1 is calibrated, below 1 is overconfident. NaN where a class is missing, where all logits are
+    equal, or where the classes do not overlap, so that the slope has no end.
+    """
+    label, logit = np.asarray(label, float), np.asarray(logit, float)
+    centre = np.median(logit)
+    # Of the middle, so that one logit far out does not blur the others.
+    spread = np.median(np.abs(logit - centre)) or logit.std()
+    positive, negative = logit[label == 1], logit[label == 0]
+    if not len(positive) or not len(negative) or spread == 0:
+        return float("nan")
+    if positive.min() >= negative.max() or positive.max() <= negative.min():
+        return float("nan")
+    design = np.stack([np.ones_like(logit), (logit - centre) / spread], 1)
+    weights = np.zeros(2)
+    for _ in range(STEPS):
+        fitted = probability(design @ weights)
+        curvature = (design * (fitted * (1 - fitted))[:, None]).T @ design
+        step = np.linalg.solve(curvature, design.T @ (label - fitted))
+        if np.abs(step).max() < 1e-9 * max(1.0, np.abs(weights).max()):
+            return float(weights[1] / spread)
+        # A full Newton step can overshoot where the classes hardly overlap.
+        least, size = _log_likelihood(label, design @ weights) - 1e-12, 1.0
+        while size > 1e-9 and _log_likelihood(label, design @ (weights + size * step)) < least:
+            size /= 2
+        weights = weights + size * step
+    return float("nan")
+
+
+def _log_likelihood(label: np.ndarray, logit: np.ndarray) -> float:
+    return float(np.sum(label * logit - np.logaddexp(0, logit)))
+
+
 MEASURES = {
     "auc": auc,
     "acc": accuracy,
@@ -87,46 +138,22 @@ MEASURES = {
 }
 
 
-@dataclass(frozen=True)
-class FoldScores:
-    """What each fold scored, averaged over seeds; ``auc`` is NaN where a class is missing."""
+def score_folds(fold: np.ndarray, label: np.ndarray, logits: np.ndarray) -> pd.DataFrame:
+    """What each fold scored, averaged over seeds, from the test logits (seeds, subjects).
 
-    fold: tuple[str, ...]
-    n: np.ndarray
-    positives: np.ndarray
-    auc: np.ndarray
-    acc: np.ndarray
-    sensitivity: np.ndarray
-    specificity: np.ndarray
-    balanced_accuracy: np.ndarray
-    brier: np.ndarray
-    calibration_in_the_large: np.ndarray
-    calibration_slope: np.ndarray
-
-    @property
-    def usable(self) -> np.ndarray:
-        """Folds with both classes; only these enter means and deviations."""
-        return ~np.isnan(self.auc)
-
-    def mean_and_sd(self, score: str) -> tuple[float, float]:
-        """Mean and sample standard deviation of ``auc`` or ``acc`` over the usable folds."""
-        values = getattr(self, score)[self.usable]
-        mean = float(values.mean()) if len(values) else float("nan")
-        return mean, float(values.std(ddof=1)) if len(values) > 1 else float("nan")
-
-
-def score_folds(fold: np.ndarray, label: np.ndarray, logits: np.ndarray) -> FoldScores:
-    """Score every fold from the test logits (seeds, subjects); folds in alphabetical order."""
+    Folds are rows in alphabetical order; ``auc`` is NaN where a class is missing.
+    """
     fold, label, logits = np.asarray(fold), np.asarray(label), np.atleast_2d(logits)
-    names = sorted(set(fold.tolist()))
-    rows = [fold == name for name in names]
+    rows = []
+    for name in sorted(set(fold.tolist())):
+        own = fold == name
+        row = {"fold": name, "n": own.sum(), "positives": (label[own] == 1).sum()}
+        for measure, score in MEASURES.items():
+            row[measure] = np.mean([score(label[own], one[own]) for one in logits])
+        rows.append(row)
+    return pd.DataFrame(rows)
 
-    def over_seeds(score) -> np.ndarray:
-        return np.array([np.mean([score(label[row], one[row]) for one in logits]) for row in rows])
 
-    return FoldScores(
-        tuple(names),
-        np.array([row.sum() for row in rows]),
-        np.array([(label[row] == 1).sum() for row in rows]),
-        **{name: over_seeds(score) for name, score in MEASURES.items()},
-    )
+def usable(scores: pd.DataFrame) -> pd.DataFrame:
+    """The folds with both classes; only these enter means and deviations."""
+    return scores[scores["auc"].notna()]

@@ -1,6 +1,5 @@
 """Read the files of cohorts: who is in them, who is not, block lengths and site profiles."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,26 +89,23 @@ def _row(cohort: CohortTables, site: str | None) -> dict:
     }
 
 
-def read_block_lengths(paths: Sequence[str | Path]) -> dict[tuple[str, str], Path]:
-    """The block-length file of each cohort and protocol."""
-    contents = {Path(path): read_json(path) for path in paths}
-    return {(one["cohort"], one["protocol"]): path for path, one in contents.items()}
+def read_block_lengths(paths: Sequence[str | Path]) -> dict[tuple[str, str], pd.DataFrame]:
+    """The folds of each cohort and protocol; ``seconds`` are NaN where the TR is unknown."""
+    found = {}
+    for path in paths:
+        content = read_json(path, "cohort", "protocol", "folds")
+        folds = pd.DataFrame(content["folds"], columns=["estimate", "block_length", "seconds"])
+        if folds[["estimate", "block_length"]].isna().any(axis=None):
+            raise BrioError(f"{path} lacks the estimate of a fold; delete it and run again")
+        found[content["cohort"], content["protocol"]] = folds.astype({"seconds": float})
+    return found
 
 
-def block_lengths(path: str | Path, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Frames and seconds (NaN if unknown) of every fold at a multiple of its estimate."""
-    content = read_json(path)
-    try:
-        estimates = np.array([fold["estimate"] for fold in content["folds"]], float)
-        second = [
-            fold["seconds"] / fold["block_length"] if fold.get("seconds") else math.nan
-            for fold in content["folds"]
-        ]
-    except KeyError as error:
-        raise BrioError(f"{path} has no {error} in a fold; delete it and run again") from None
+def block_lengths(folds: pd.DataFrame, scale: float) -> tuple[pd.Series, pd.Series]:
+    """Frames and seconds of every fold at a multiple of its estimate."""
     # Half up, as in training.
-    frames = np.clip(np.floor(scale * estimates + 0.5), SHORTEST, LONGEST)
-    return frames, frames * np.array(second)
+    frames = np.floor(scale * folds["estimate"] + 0.5).clip(SHORTEST, LONGEST)
+    return frames, frames * (folds["seconds"] / folds["block_length"])
 
 
 def read_profiles(paths: Sequence[str | Path]) -> dict[str, pd.DataFrame]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
-import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgb
 
@@ -18,6 +17,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import imread, imsave
 from matplotlib.lines import Line2D
 
 PAGE, COLUMN = 7.0, 3.4
@@ -69,9 +69,12 @@ matplotlib.rcParams.update(
 
 
 class Drawing(NamedTuple):
-    """A figure, its alternative text, and what is added to its caption."""
+    """A figure, its alternative text, and what is added to its caption.
 
-    figure: Figure
+    The figure may also be the path, without ending, of a stored PDF and PNG.
+    """
+
+    figure: Figure | Path
     alt: str
     note: str = ""
 
@@ -180,26 +183,13 @@ def save(drawing: Drawing, given: Given, prefix: str | Path) -> None:
     for kind, words in metadata.items():
         # By way of memory, because on a full disk the writer of PDF fails for reasons of its own.
         drawn = io.BytesIO()
-        drawing.figure.savefig(drawn, format=kind, metadata=words)
+        if isinstance(drawing.figure, Figure):
+            drawing.figure.savefig(drawn, format=kind, metadata=words)
+        elif kind == "png":
+            pixels = imread(f"{drawing.figure}.png")
+            imsave(drawn, pixels, metadata=words, dpi=matplotlib.rcParams["savefig.dpi"])
+        else:
+            drawn.write(Path(f"{drawing.figure}.{kind}").read_bytes())
         with atomic(f"{prefix}.{kind}") as temporary:
             temporary.write_bytes(drawn.getbuffer())
-    plt.close(drawing.figure)
-
-
-def corner_text(axis: Axes, text: str, points: Sequence[pd.DataFrame], **style: Any) -> None:
-    """Write two short lines where they hide fewest points; the first of ``points`` matter most."""
-    # Limits, and with them the coordinates, are brought up to date when they are asked for.
-    axis.get_xlim(), axis.get_ylim()
-    size = (0.42, 0.2)
-    to_axes = axis.transData + axis.transAxes.inverted()
-    places = [to_axes.transform(one.to_numpy(float)) for one in points]
-
-    def hidden(corner: tuple[float, float]) -> list[int]:
-        inside = [np.abs(place - corner) < size for place in places]
-        return [int(one.all(1).sum()) for one in inside]
-
-    x, y = min([(1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0)], key=hidden)
-    axis.text(
-        abs(x - 0.02), abs(y - 0.02), text, transform=axis.transAxes,
-        ha="right" if x else "left", va="top" if y else "bottom", **style,
-    )  # fmt: skip
+    plt.close("all")

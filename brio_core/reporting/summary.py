@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from brio_core.evaluation import intervals, site_statistics
-from brio_core.evaluation.scores import MEASURES, Estimate, FoldScores, score_folds
+from brio_core.evaluation.scores import Estimate, score_folds, usable
 from brio_core.reporting.results import IDENTITY, Run, in_paper_order, read_run
 from brio_core.system.errors import BrioError
 
@@ -55,34 +55,29 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     for one in variants:
         logits = one.logits
         scores = score_folds(fold, label, logits)
+        used = usable(scores)
         auc, acc = intervals.mean_intervals(fold, label, logits, weights)
         identity = {key: one.meta[key] for key in IDENTITY}
         row = {"experiment": experiment, **identity, "seeds": len(logits)}
-        row |= {"folds": int(scores.usable.sum()), "left_out": int((~scores.usable).sum())}
+        row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
-        row |= _mean("auc", scores, auc, words) | _mean("acc", scores, acc, words)
-        row |= _columns("auc_sd_sampling", _spread(one, scores, words))
+        row |= _mean("auc", used["auc"], auc, words) | _mean("acc", used["acc"], acc, words)
+        row |= _columns("auc_sd_sampling", _spread(one, used, words))
         row |= _columns("pooled_auc", intervals.auc_interval(label, logits))
         rows.append(row | _cost(one.metas))
-        columns = {"n": scores.n, "positives": scores.positives}
-        columns |= {name: getattr(scores, name) for name in MEASURES}
-        folds.append(pd.DataFrame({**identity, "fold": scores.fold, **columns}))
+        folds.append(pd.DataFrame({**identity, **scores}))
     table = pd.DataFrame(rows)
     for column in ("epochs", "folds_together", "parameters"):
         table[column] = table[column].astype("Int64")
     return in_paper_order(table), in_paper_order(pd.concat(folds, ignore_index=True))
 
 
-def _mean(name: str, scores: FoldScores, subjects: Estimate, words: tuple) -> dict:
+def _mean(name: str, values: pd.Series, subjects: Estimate, words: tuple) -> dict:
     """Mean and deviation over folds; their intervals over the same folds, and over other ones."""
-    mean, sd = scores.mean_and_sd(name)
-    values = getattr(scores, name)[scores.usable]
     chosen = site_statistics.resampled_sites(max(len(values), 1), words)
-    sites, deviation = (
-        site_statistics.mean_over_sites(values, chosen),
-        site_statistics.sd_over_sites(values, chosen),
-    )
-    row = {f"{name}_mean": mean, f"{name}_sd": sd}
+    sites = site_statistics.mean_over_sites(values, chosen)
+    deviation = site_statistics.sd_over_sites(values, chosen)
+    row = {f"{name}_mean": sites.value, f"{name}_sd": deviation.value}
     for what, found in ((name, subjects), (f"{name}_sites", sites), (f"{name}_sd", deviation)):
         row |= {f"{what}_low": found.low, f"{what}_high": found.high}
     return row
@@ -92,12 +87,11 @@ def _columns(name: str, found: Estimate) -> dict:
     return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
-def _spread(one: Variant, scores: FoldScores, words: tuple) -> Estimate:
+def _spread(one: Variant, used: pd.DataFrame, words: tuple) -> Estimate:
     """How much sites of these sizes would differ by sampling alone."""
-    positives, n = scores.positives[scores.usable], scores.n[scores.usable]
+    positives, negatives = used["positives"], used["n"] - used["positives"]
     share = intervals.averaging_share(one.label, one.logits, one.fold)
-    auc = scores.mean_and_sd("auc")[0]
-    return site_statistics.sampling_spread(auc, positives, n - positives, words, share)
+    return site_statistics.sampling_spread(used["auc"].mean(), positives, negatives, words, share)
 
 
 def _cost(metas: list[dict]) -> dict:

@@ -6,16 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from brio_core.evaluation.calibration import (
-    brier,
-    calibration_in_the_large,
-    calibration_slope,
-    probability,
-)
 from brio_core.evaluation.intervals import averaging_share, delong
 from brio_core.evaluation.scores import (
     MEASURES,
     balanced_accuracy,
+    brier,
+    calibration_in_the_large,
+    calibration_slope,
+    probability,
     score_folds,
     sensitivity,
     specificity,
@@ -113,7 +111,7 @@ def test_folds_carry_every_measure_averaged_over_seeds():
     for name, score in MEASURES.items():
         rows = fold == 1
         wanted = [score(label[rows], logit[rows] + shift) for shift in (0, 0.4)]
-        assert getattr(scores, name)[1] == pytest.approx(np.mean(wanted)), name
+        assert scores[name][1] == pytest.approx(np.mean(wanted)), name
 
 
 def slow_signed_rank(differences):

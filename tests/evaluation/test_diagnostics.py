@@ -4,6 +4,7 @@ import sys
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -102,6 +103,12 @@ def test_predictive_variation_equals_a_slow_reading():
     assert float(found) == pytest.approx(total / 8, rel=1e-6)
 
 
+def measured(x, y, run):
+    fold, seed = zip(*run)
+    columns = {"site_discrepancy": x, "predictive_variation": y, "fold": fold, "seed": seed}
+    return pd.DataFrame(columns)
+
+
 def test_discordance_rate_counts_pairs_of_one_fold_and_seed():
     generator = np.random.default_rng(0)
     x, y = generator.integers(0, 6, (2, 40)) / 10
@@ -112,24 +119,27 @@ def test_discordance_rate_counts_pairs_of_one_fold_and_seed():
             compared += 1
             discordant += (x[one] < x[other]) == (y[one] > y[other])
     assert compared
-    assert discordance_rate(x, y, run) == discordant / compared
-    assert discordance_rate([1, 2], [2, 1], ["a", "a"]) == 1
-    assert np.isnan(discordance_rate([1, 2], [2, 1], ["a", "b"])), "nothing to compare"
+    assert discordance_rate(measured(x, y, run)) == discordant / compared
+    assert discordance_rate(measured([1, 2], [2, 1], [(0, 0), (0, 0)])) == 1
+    alone = measured([1, 2], [2, 1], [(0, 0), (0, 1)])
+    assert np.isnan(discordance_rate(alone)), "nothing to compare"
 
 
 def test_mismatch_rates_equal_a_slow_reading():
     generator = np.random.default_rng(1)
     x, y, auc_found = generator.random((3, 30))
     reference = auc_found + np.array([0.02, 0.021, -0.1] * 10)
-    setting = ["brio", "plain"] * 15
-    rates = mismatch_rates(x, y, auc_found, reference, setting)
-    assert list(rates) == ["brio", "plain"]
-    for name, rate in rates.items():
-        rows = [i for i in range(30) if setting[i] == name]
+    variant = ["plain", "brio"] * 15
+    runs = measured(x, y, [(0, 0)] * 30)
+    runs = runs.assign(validation_auc=auc_found, reference=reference, variant=variant)
+    rates = mismatch_rates(runs, 0.02)
+    assert list(rates.index) == ["plain", "brio"]
+    for name, *rate in rates.itertuples():
+        rows = [i for i in range(30) if variant[i] == name]
         wrong = [i for i in rows if x[i] < np.median(x) and y[i] > np.median(y)]
         kept = [i for i in wrong if i % 3 != 1]
-        assert rate == (len(wrong) / 15, len(kept) / 15)
-    assert sum(rate.total for rate in rates.values()) > 0
+        assert rate == [len(wrong) / 15, len(kept) / 15]
+    assert rates["total"].sum() > 0
 
 
 @pytest.mark.parametrize("position", ["beginning", "middle", "end"])

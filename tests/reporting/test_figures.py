@@ -242,25 +242,6 @@ def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, sc
     assert [text.get_text() for text in axis.texts] == list(names.values())
 
 
-@pytest.mark.parametrize(
-    ("means", "runs", "corner"),
-    [
-        ([(0.5, 0.5)], [(0.5, 0.4)], ("right", "top")),
-        ([(1.0, 1.0)], [(0.1, 0.95)], ("right", "bottom")),
-        ([(1.0, 1.0), (0.0, 1.0)], [(0.9, 0.05)] * 9, ("left", "bottom")),
-    ],
-)
-def test_text_hides_the_fewest_points(means, runs, corner):
-
-    figure, axes = plotting.new_figure(3, 2, 1, 1)
-    axis = axes.flat[0]
-    axis.set(xlim=(0, 1), ylim=(0, 1))
-    plotting.corner_text(axis, "words", [pd.DataFrame(means), pd.DataFrame(runs)])
-    (text,) = axis.texts
-    assert (text.get_ha(), text.get_va()) == corner
-    plotting.plt.close(figure)
-
-
 def test_a_sweep_changes_one_setting_at_a_time():
     from brio_core.reporting.figures.sensitivity import sweep
 

@@ -26,7 +26,7 @@ def snakemake(folder, *arguments):
 def demo(tmp_path_factory):
     """A folder in which the demo has run."""
     folder = tmp_path_factory.mktemp("demo")
-    done = snakemake(folder, "demo", "--cores", 2)
+    done = snakemake(folder, "--cores", 2)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return folder
 
@@ -96,7 +96,7 @@ def test_results_say_what_made_them(demo):
 
 
 def test_second_run_has_nothing_to_do(demo):
-    done = snakemake(demo, "demo", "--cores", 2)
+    done = snakemake(demo, "--cores", 2)
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout + done.stderr
 

@@ -129,9 +129,9 @@ def test_planned_methods_can_be_planned_and_not_run(project):
 
 def test_targets_that_need_another_configuration(project):
     said = sentence(project.snakemake("paper", "-n"))
-    assert "add --configfile config/paper.yaml" in said
+    assert "write --configfile config/paper.yaml instead" in said
     said = sentence(project.snakemake("demo", "-n", "--configfile", "config/paper.yaml"))
-    assert "leave out --configfile" in said
+    assert "leave out the target, and --configfile too" in said
     words = ("--config", "methods=[gcn]", "experiments=[main]")
     said = sentence(project.snakemake("lambda-sweep", "-n", *words))
     assert "'lambda-sweep' has nothing to run" in said

@@ -23,22 +23,16 @@ def document_files(configuration: Configuration) -> dict[str, list[str]]:
             "the configuration names no 'documents'; choose another --configfile"
         )
     active = configuration.config["experiments"]
-    known = {
-        "tables": [
-            *output_names(configuration, "tables", active),
-            *whole_run_tables(configuration),
-        ],
-        "figures": [
-            name
-            for name in output_names(configuration, "figures", active)
-            if not output_of(configuration, "figures", name).shows_subjects
-        ],
-        "experiments": active,
-        "others": list(configuration.experiments),
-    }
+    tables = [*output_names(configuration, "tables", active), *whole_run_tables(configuration)]
+    figures = [
+        name
+        for name in output_names(configuration, "figures", active)
+        if not output_of(configuration, "figures", name).shows_subjects
+    ]
+    known = (tables, figures, active, list(configuration.experiments))
     found: dict[str, dict] = {"tables": {}, "figures": {}}
     for path in document_templates(configuration):
-        for kind, names in Template(path, shown(path), **known).needs().items():
+        for kind, names in Template(path, shown(path), *known).needs().items():
             found[kind] |= dict.fromkeys(names)
     return {
         "tables": configuration.paths.outputs("tables", found["tables"], "csv"),

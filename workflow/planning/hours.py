@@ -35,20 +35,17 @@ class Size(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What benchmarks/methods.py printed: seconds and epochs by method and number of tries."""
+    """What benchmarks/methods.py printed: seconds and epochs of every method, tried once."""
 
     machine: str
     measured: Size
-    rows: dict[tuple[str, int], tuple[float, int]]
+    rows: dict[str, tuple[float, int]]
 
-    def run(self, method: str, tried: int, epochs: int, share: float) -> float | None:
+    def run(self, method: str, epochs: int, share: float) -> float | None:
         """Seconds of a run with a ``share`` of the work that was measured; None if none was."""
-        alone = (method, tried) not in self.rows
-        seconds, measured = self.rows.get((method, 1 if alone else tried), (0.0, 0))
-        if not measured:
-            return None
-        training = (tried if alone else 1) * seconds * epochs / measured
-        return training * share + self.rows.get((START, 1), (0.0, 0))[0]
+        seconds, measured = self.rows.get(method, (0.0, 0))
+        start, _ = self.rows.get(START, (0.0, 0))
+        return seconds * epochs / measured * share + start if measured else None
 
 
 def read_times(path: Path) -> Times:
@@ -56,20 +53,17 @@ def read_times(path: Path) -> Times:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         machine, _, about = lines[0].partition("; ")
-        size = re.search(r"([\d,]+) subjects, (\d+) sites", about)
-        measured = Size(int(size[1].replace(",", "")), int(size[2]))
+        subjects, sites = re.search(r"([\d,]+) subjects, (\d+) sites", about).groups()
         table = [line.strip("|").split("|") for line in lines if line.startswith("|")]
         header, _, *table = [[text.strip() for text in line] for line in table]
-        rows = {}
-        for line in table:
-            row = dict(zip(header, line))
-            tried = int(row["tries"] or 1)
-            rows[row["method"], tried] = float(row["seconds"]), int(row["epochs"] or 0)
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        rows = [dict(zip(header, line)) for line in table]
+        once = [row for row in rows if row["tries"] in ("", "1")]
+        times = {row["method"]: (float(row["seconds"]), int(row["epochs"] or 0)) for row in once}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigurationError(
             f"{path} is no table of benchmarks/methods.py ({error}); print one with that program"
         ) from None
-    return Times(machine, measured, rows)
+    return Times(machine, Size(int(subjects.replace(",", "")), int(sites)), times)
 
 
 def cohort_size(cohort: str, results: Path) -> Size | None:
@@ -103,9 +97,10 @@ def estimate(
             continue
         size, params = sizes[run.cohort], configuration.train_params(run.variant)
         share = size.work(run.protocol) / times.measured.work("loso") if size else 0.0
-        tried = prod(map(len, params["search"].values()))
+        # A search trains every one of its tries.
         epochs = params["hyperparameters"].get("epochs", 0)
-        seconds = times.run(params["method"], tried, epochs, share)
+        epochs *= prod(map(len, params["search"].values()))
+        seconds = times.run(params["method"], epochs, share)
         if size is None or seconds is None:
             unknown.add(params["method"] if size else run.cohort)
             continue

@@ -39,6 +39,8 @@ TARGETS = {
     "confirmation": f"{STUDY}/config.yaml",
     "linear-inputs": f"{STUDY}/config.yaml",
     "handover": "renamed to 'remote'",
+    "demo": "taken out: leave out the target, and --configfile too",
+    "paper": "taken out: write --configfile config/paper.yaml instead",
 }
 
 

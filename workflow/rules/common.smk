@@ -15,13 +15,6 @@ from workflow.planning.runs import Run, experiment_runs, external_runs, resolved
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.config["experiments"])
-PAPER_COHORTS = [
-    "abide-aal116",
-    "abide-cc200",
-    "rest-meta-mdd-aal116",
-    "srpbs-aal116",
-    "abcd-aal116",
-]
 
 
 def code(*names):
@@ -129,26 +122,6 @@ def results_of(experiments):
 def whole_run_tables(*formats):
     """Tables of all active experiments together."""
     return PATHS.outputs("tables", outputs.whole_run_tables(CONFIG), *formats)
-
-
-def everything(wildcards):
-    """Tables, figures and overview of all experiments of the configuration."""
-    return [*results_of(ACTIVE), *whole_run_tables(), PATHS.overview]
-
-
-def everything_with(target, cohorts, advice):
-    """The same for a target that makes sense only with certain cohorts."""
-
-    def files(wildcards):
-        missing = [cohort for cohort in cohorts if cohort not in CONFIG.config["cohorts"]]
-        if missing:
-            sys.exit(
-                f"error: the target '{target}' needs the cohorts {', '.join(missing)}, which the"
-                f" configuration does not have; {advice}"
-            )
-        return everything(wildcards)
-
-    return files
 
 
 def experiment_files(experiment):

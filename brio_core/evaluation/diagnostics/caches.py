@@ -14,49 +14,6 @@ REFRESH = 1_000_000
 GRAPHS_AT_ONCE = 512
 
 
-class Reestimates:
-    """``count`` re-estimates of every scan, the same for every method, fold and seed.
-
-    Parameters
-    ----------
-    scans : Scans
-    count : int
-        K, re-estimates per scan.
-    budget : int
-        Bytes that may be kept; a larger cohort is re-estimated every time, with the same numbers.
-    """
-
-    def __init__(self, scans: Scans, count: int, budget: int = 2 * 2**30) -> None:
-        self.scans = scans
-        self.count = count
-        self.budget = budget
-        self._kept: dict[int, Tensor] = {}
-        n_subjects, _, n_rois = scans.bold.shape
-        self._size = n_subjects * count * n_rois**2 * scans.bold.dtype.itemsize
-
-    def fc(self, rows: Tensor, block_length: int) -> Tensor:
-        """Connectivity (n, K, P, P) of the subjects in ``rows``."""
-        if self._size > self.budget:
-            return self.scans.reestimate(*self._draw(rows, block_length))
-        if block_length not in self._kept:
-            if (len(self._kept) + 1) * self._size > self.budget:
-                self._kept.clear()
-            chunks = torch.arange(len(self.scans.frames), device=rows.device).split(
-                max(1, GRAPHS_AT_ONCE // self.count)
-            )
-            self._kept[block_length] = torch.cat(
-                [self.scans.reestimate(*self._draw(chunk, block_length)) for chunk in chunks]
-            )
-        return self._kept[block_length][rows]
-
-    def bold(self, rows: Tensor, block_length: int) -> Tensor:
-        """The resampled series (n, K, T_max, P) behind :meth:`fc`."""
-        return self.scans.resample(*self._draw(rows, block_length))
-
-    def _draw(self, rows: Tensor, block_length: int) -> tuple[Tensor, Tensor, int, int]:
-        return rows, torch.tensor(block_length, device=rows.device), REFRESH, self.count
-
-
 class SharedFeatures:
     """Features that no fold has fitted, made once for everybody while ``budget`` bytes allow it."""
 
@@ -78,3 +35,38 @@ class SharedFeatures:
             self.budget -= sum(value.nbytes for value in (table or {}).values())
             self._tables[kind] = table
         return self._tables[kind]
+
+
+class Reestimates:
+    """``count`` re-estimates of every scan, the same for every method, fold and seed.
+
+    Parameters
+    ----------
+    scans : Scans
+    count : int
+        K, re-estimates per scan.
+    budget : int
+        Bytes that may be kept; what exceeds them is re-estimated every time, with the same numbers.
+    """
+
+    def __init__(self, scans: Scans, count: int, budget: int = 2 * 2**30) -> None:
+        self.scans = scans
+        self.count = count
+        self._kept = SharedFeatures(budget)
+
+    def fc(self, rows: Tensor, block_length: int) -> Tensor:
+        """Connectivity (n, K, P, P) of the subjects in ``rows``."""
+
+        def make(part: Tensor) -> Features:
+            return {"fc": self.scans.reestimate(*self._draw(part, block_length))}
+
+        step = max(1, GRAPHS_AT_ONCE // self.count)
+        table = self._kept.table(block_length, make, len(self.scans.frames), step, rows.device)
+        return make(rows)["fc"] if table is None else table["fc"][rows]
+
+    def bold(self, rows: Tensor, block_length: int) -> Tensor:
+        """The resampled series (n, K, T_max, P) behind :meth:`fc`."""
+        return self.scans.resample(*self._draw(rows, block_length))
+
+    def _draw(self, rows: Tensor, block_length: int) -> tuple[Tensor, Tensor, int, int]:
+        return rows, torch.tensor(block_length, device=rows.device), REFRESH, self.count

@@ -1,10 +1,9 @@
 """All diagnostics of a trained run."""
 
-import csv
 import time
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 import torch
 
 from brio_core.cohorts.stores import Rois
@@ -89,19 +88,14 @@ def _tables(problem: Problem, models: Models, options: dict) -> dict[str, Record
 
 def stored_auc(path: Path) -> dict[str, float]:
     """Test AUC of every fold from stored predictions."""
-    rows: dict[str, list[tuple[int, float]]] = {}
-    with open(path, newline="", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            if row["split"] == "test":
-                rows.setdefault(row["fold"], []).append((int(row["label"]), float(row["logit"])))
-    return {fold: auc(*np.array(pairs).T) for fold, pairs in rows.items()}
+    table = pd.read_csv(path, dtype={"fold": str}, keep_default_na=False)
+    folds = table[table["split"] == "test"].groupby("fold", sort=False)
+    return {fold: auc(rows["label"], rows["logit"]) for fold, rows in folds}
 
 
 def roi_records(rois: Rois) -> Records:
     """The rows of rois.csv."""
     return [
-        {"roi": index, "name": name, **dict(zip("xyz", map(float, centroid))), "hemisphere": side}
-        for index, (name, centroid, side) in enumerate(
-            zip(rois.names, rois.centroids, rois.hemispheres)
-        )
+        {"roi": index, "name": name, "x": x, "y": y, "z": z, "hemisphere": rois.hemispheres[index]}
+        for index, (name, (x, y, z)) in enumerate(zip(rois.names, rois.centroids.tolist()))
     ]

@@ -1,7 +1,7 @@
 """AUC of every test fold and its mean with an interval, per method, protocol and cohort."""
 
-from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace as Namespace
 
 import numpy as np
 import pandas as pd
@@ -18,20 +18,9 @@ OUTPUT = {
 }
 
 
-@dataclass(frozen=True)
-class Style:
-    """Sizes in a figure of one or two columns of panels, which has room for numbers, or of more."""
-
-    numbers: bool
-    row: float
-    point: tuple[float, float]
-    mean: tuple[str, float]
-    bar: float
-    title: float
-
-
-ROOMY = Style(numbers=True, row=0.28, point=(6, 14), mean=("D", 5.5), bar=2.0, title=8.5)
-DENSE = Style(numbers=False, row=0.19, point=(2.5, 5), mean=("|", 5.0), bar=1.6, title=7.5)
+# Sizes in a figure of one or two columns of panels, which has room for numbers, or of more.
+ROOMY = Namespace(numbers=True, row=0.28, point=(6, 14), mean=("D", 5.5), bar=2.0, title=8.5)
+DENSE = Namespace(numbers=False, row=0.19, point=(2.5, 5), mean=("|", 5.0), bar=1.6, title=7.5)
 
 
 def draw(given: Given) -> plotting.Drawing:
@@ -87,7 +76,7 @@ def draw(given: Given) -> plotting.Drawing:
 
 
 def _panel(
-    axis: Axes, rows: pd.DataFrame, folds: pd.DataFrame, height: dict[str, float], style: Style
+    axis: Axes, rows: pd.DataFrame, folds: pd.DataFrame, height: dict[str, float], style: Namespace
 ) -> None:
     axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES, zorder=1.5)
     axis.grid(axis="x")

@@ -105,12 +105,12 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
     _axes(axis, runs)
     (rho,) = spearman(runs[[X]], runs[[Y]])
     paired = with_every_seed(one, runs)
-    discordant = discordance_rate(paired[X], paired[Y], list(zip(paired["fold"], paired["seed"])))
+    discordant = discordance_rate(paired)
     rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
     text = f"Spearman's ρ = {rho}\ndiscordant pairs: {100 * discordant:.0f} %"
-    ground = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.5}
-    means = runs.groupby("variant")[[X, Y]].mean()
-    plotting.corner_text(axis, text, [means, runs[[X, Y]]], fontsize=7, bbox=ground, zorder=4)
+    # A legend without entries finds the place where it hides least.
+    axis.legend([], [], title=text, title_fontsize=7, loc="best", frameon=True, framealpha=0.8,
+                edgecolor="none", borderpad=0.1, alignment="left")  # fmt: skip
     return f"{text.replace(chr(10), ', ')} over {len(runs)} runs."
 
 
@@ -178,17 +178,13 @@ def _mismatch(axis: Axes, one: Diagnostics) -> str:
     keys = ["fold", "seed"]
     reference = runs[runs["variant"] == plain].set_index(keys)["validation_auc"].rename("reference")
     runs = runs.join(reference, on=keys).dropna(subset="reference")
-    rates = mismatch_rates(
-        runs[X], runs[Y], runs["validation_auc"], runs["reference"], list(runs["variant"]),
-        TOLERANCE,
-    )  # fmt: skip
+    rates = 100 * mismatch_rates(runs, TOLERANCE)
     # A variant that shares no fold and seed with the reference has no rate.
-    names = {key: name for key, name in names.items() if key in rates}
+    names = {key: name for key, name in names.items() if key in rates.index}
     place = np.arange(len(names))
     inks = [plotting.GROUP_COLOURS["Ours"] if key == REFERENCE else plotting.PART_COLOURS["QG"]
             for key in names]  # fmt: skip
-    total = [100 * rates[key].total for key in names]
-    preserved = [100 * rates[key].preserved for key in names]
+    total, preserved = rates.loc[list(names)].to_numpy().T
     axis.bar(place, total, 0.62, color=[plotting.lighter(ink, 0.65) for ink in inks])
     axis.bar(place, preserved, 0.3, color=inks)
     for x, value in zip(place, total):
@@ -201,8 +197,8 @@ def _mismatch(axis: Axes, one: Diagnostics) -> str:
     wide = Patch(color=plotting.lighter(plotting.INK, 0.65), label="all mismatches (wide)")
     narrow = Patch(color=plotting.INK, label="AUC preserved (narrow)")
     axis.legend(handles=[wide, narrow], loc="upper right", fontsize=6.5)
-    numbers = "; ".join(f"{names[key]} {100 * rate.total:.0f} % and {100 * rate.preserved:.0f} %"
-                        for key, rate in rates.items())  # fmt: skip
+    numbers = "; ".join(f"{names[key]} {every:.0f} % and {kept:.0f} %"
+                        for key, every, kept in rates.itertuples())  # fmt: skip
     return f"Total and AUC-preserved mismatch rates: {numbers}."
 
 

@@ -17,6 +17,7 @@ from brio_core.reporting.table import duration, plural
 from brio_core.reporting.tables.permuted import permuted_rows, verdict
 from brio_core.reporting.tables.settings import read_yaml
 from brio_core.system.files import read_json
+from brio_core.system.versions import ROOT
 
 # In the order of the page; a section that is not listed comes before "paper".
 SECTIONS = {
@@ -43,7 +44,6 @@ class Section(NamedTuple):
 
 
 def render(
-    template: Path,
     *,
     tables: Sequence[str],
     figures: Sequence[str],
@@ -65,13 +65,13 @@ def render(
         return [relpath(Path(path).with_suffix(end), folder) for path in paths for end in endings]
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template.parent),
+        loader=jinja2.FileSystemLoader(ROOT / "workflow" / "report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template.name).render(
+    return environment.get_template("overview.html.j2").render(
         cohorts=[
             results.cohort_title(datasets, name)
             for name in results.ordered(run["cohort"] for run in trained)

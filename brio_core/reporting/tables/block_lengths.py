@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
 
 from brio_core.reporting.blocks import part_of, scored
@@ -28,8 +27,8 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
             row |= {"variant": one["variant"], "label": one["label"], "scale": scale}
             if place in lengths:
                 frames, seconds = block_lengths(lengths[place], scale)
-                row |= {"frames": np.median(frames), "frames_min": frames.min()}
-                row |= {"frames_max": frames.max(), "seconds": np.median(seconds)}
+                row |= {"frames": frames.median(), "frames_min": frames.min()}
+                row |= {"frames_max": frames.max(), "seconds": seconds.median()}
             key = (*place, one["variant"])
             if key in index.index:
                 scores = [f"{s}_{what}" for s in SCORES for what in ("mean", "sd")]

@@ -28,7 +28,7 @@ COPIED = {
     "pooled_low": "pooled_auc_low", "pooled_high": "pooled_auc_high",
 }  # fmt: skip
 TESTED = (
-    "difference", "difference_low", "difference_high", "sites_better", "sites_worse",
+    "reference", "difference", "difference_low", "difference_high", "sites_better", "sites_worse",
     "signed_rank", "p",
 )  # fmt: skip
 EXPLANATION = (
@@ -76,32 +76,28 @@ def _score_rows(
 ) -> pd.DataFrame:
     values = folds.pivot(index="fold", columns="variant", values=score)
     chosen = site_statistics.resampled_sites(max(len(values), 1), place)
-    rows = []
-    for _, row in summaries.iterrows():
-        differences = np.array([])
-        if results.REFERENCE in values and row["variant"] != results.REFERENCE:
-            differences = (values[row["variant"]] - values[results.REFERENCE]).to_numpy()
-        shown = {name: row[name] for name in results.IDENTITY}
-        shown |= {"score": score, "sites": len(values)}
-        for name, column in COPIED.items():
-            # Only AUC has these of all subjects and of sampling.
-            column = column.format(score)
-            shown[name] = row[column] if column.startswith(score) or score == "auc" else math.nan
-        shown["reference"] = results.REFERENCE if len(differences) else ""
-        rows.append(shown | _test(differences, chosen))
-    return pd.DataFrame(rows)
+    rows = summaries[list(results.IDENTITY)].assign(score=score, sites=len(values))
+    for name, column in COPIED.items():
+        # Only AUC has these of all subjects and of sampling.
+        known = score == "auc" or column.startswith("{}")
+        rows[name] = summaries[column.format(score)] if known else math.nan
+    tested = [_test(values, variant, chosen) for variant in rows["variant"]]
+    return rows.join(pd.DataFrame(tested, index=rows.index))
 
 
-def _test(differences: np.ndarray, chosen: np.ndarray) -> dict:
-    if not len(differences):
-        return dict.fromkeys(TESTED) | {"sites_better": "", "sites_worse": ""}
-    counts = int((differences > 0).sum()), int((differences < 0).sum())
-    values = (
+def _test(values: pd.DataFrame, variant: str, chosen: np.ndarray) -> dict:
+    """The difference to BRIO; empty for BRIO itself and where it was not run."""
+    if results.REFERENCE not in values or variant == results.REFERENCE:
+        return dict.fromkeys(TESTED) | {"reference": "", "sites_better": "", "sites_worse": ""}
+    differences = (values[variant] - values[results.REFERENCE]).to_numpy()
+    found = (
+        results.REFERENCE,
         *site_statistics.mean_over_sites(differences, chosen),
-        *counts,
+        int((differences > 0).sum()),
+        int((differences < 0).sum()),
         *site_statistics.signed_rank(differences),
     )
-    return dict(zip(TESTED, values))
+    return dict(zip(TESTED, found))
 
 
 def _cells(own: pd.DataFrame) -> tuple[Cell, ...]:

@@ -1,6 +1,5 @@
 """Statistics of the cohorts, as the paper's table of datasets has them, beside its numbers."""
 
-import numpy as np
 import pandas as pd
 
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
@@ -40,7 +39,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         ours = {"rois": rois, **cohort.statistics}
         if (cohort.name, "loso") in lengths:
             frames, seconds = block_lengths(lengths[cohort.name, "loso"], 1.0)
-            ours |= dict(zip(BLOCKS, (np.median(frames), np.median(seconds))))
+            ours |= dict(zip(BLOCKS, (frames.median(), seconds.median())))
         rows.append({"cohort": cohort.name, "source": "ours", **ours})
         theirs = paper_table("datasets", cohort.name)
         if theirs:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 
-from brio_core.evaluation.scores import score_folds
+from brio_core.evaluation.scores import score_folds, usable
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import IDENTITY, SCORES, in_paper_order, ordered, read_run
@@ -31,17 +31,17 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     groups = [[run for run, own in zip(runs, places) if own == place] for place in ordered(places)]
     rows = []
     for one in (variant for group in groups for variant in by_variant(group)):
-        single = [score_folds(one.fold, one.label, logits[None]) for logits in one.logits]
+        single = [usable(score_folds(one.fold, one.label, logits)) for logits in one.logits]
         row = {**{key: one.meta[key] for key in IDENTITY}, "seeds": len(one.logits)}
         # Sure probabilities stay below one and above zero, so that their logits are finite.
         mean = np.clip(expit(one.logits).mean(0), LIMITS.tiny, 1 - LIMITS.epsneg)
-        together = score_folds(one.fold, one.label, logit(mean)[None])
+        together = usable(score_folds(one.fold, one.label, logit(mean)))
         several = len(one.logits) > 1
         for score in SCORES:
-            means = [scores.mean_and_sd(score)[0] for scores in single]
+            means = [scores[score].mean() for scores in single]
             row[f"{score}_single"] = float(np.mean(means))
             row[f"{score}_single_sd"] = float(np.std(means, ddof=1)) if several else None
-            row[f"{score}_together"] = together.mean_and_sd(score)[0] if several else None
+            row[f"{score}_together"] = together[score].mean() if several else None
         rows.append(row)
     table = in_paper_order(pd.DataFrame(rows))
     printed = given.table(

@@ -1,7 +1,6 @@
 """Each number of the paper beside ours: difference, interval, and whether ours contains it."""
 
 import math
-from pathlib import Path
 
 import pandas as pd
 
@@ -86,13 +85,13 @@ def _score(row: pd.Series, quantity: str) -> Estimate:
     return Estimate(*(100 * float(row[name]) for name in names))
 
 
-def _block_length(path: Path | None, quantity: str, variant: str) -> Estimate:
+def _block_length(folds: pd.DataFrame | None, quantity: str, variant: str) -> Estimate:
     """Median over folds; the interval is their range."""
-    if path is None:
+    if folds is None:
         return NOTHING
-    frames, seconds = block_lengths(path, SCALES[variant])
+    frames, seconds = block_lengths(folds, SCALES[variant])
     values = frames if quantity == "block_length_frames" else seconds
-    return Estimate(*(float(x) for x in (pd.Series(values).median(), values.min(), values.max())))
+    return Estimate(values.median(), values.min(), values.max())
 
 
 def _cohort_number(cohort: dict | None, quantity: str) -> Estimate:
