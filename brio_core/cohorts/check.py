@@ -7,7 +7,7 @@ from brio_core.cohorts import inclusion
 from brio_core.cohorts.candidates import COLUMNS, find_candidates
 from brio_core.cohorts.extraction import Outcome, extract_batch
 from brio_core.cohorts.readers.reader import open_reader
-from brio_core.cohorts.splits import make_split
+from brio_core.cohorts.splits import make_split, one_class_folds
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
@@ -83,11 +83,11 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
     except BrioError as error:
         report.errors.append(str(error))
     else:
-        report.errors += _split_errors(kept, cohort, split_seed)
+        _split(report, kept, cohort, split_seed)
     return report
 
 
-def _split_errors(kept: list[dict], cohort: str, split_seed: int):
+def _split(report: Report, kept: list[dict], cohort: str, split_seed: int) -> None:
     """What the rule ``split`` would say."""
     import pandas as pd
 
@@ -96,9 +96,13 @@ def _split_errors(kept: list[dict], cohort: str, split_seed: int):
     table = pd.DataFrame(people).astype({"label": int})
     for protocol in PROTOCOLS:
         try:
-            make_split(table, cohort, protocol, split_seed)
+            poor = one_class_folds(make_split(table, cohort, protocol, split_seed))
         except BrioError as error:
-            yield f"cohort {cohort} cannot be split for protocol {protocol}: {error}"
+            report.errors.append(
+                f"cohort {cohort} cannot be split for protocol {protocol}: {error}"
+            )
+        else:
+            report.notes += [poor] if poor else []
 
 
 def _notes(kept: list[dict]):

@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
+from brio_core.cohorts import inclusion
 from brio_core.cohorts.check import check_cohort
 from brio_core.cohorts.cohort import _covariates
+from workflow.planning.schema import filled, schema
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -113,6 +116,19 @@ def test_groups_that_leave_a_fold_without_a_class_are_an_error(check, mine):
     assert "no problems" not in result.stdout
 
 
+def test_folds_of_one_class_are_noted(mine, monkeypatch):
+    """Four sites with two patients each, which are too few for ten folds."""
+    table = mine / "data" / "mine" / "participants.tsv"
+    head, *rows = table.read_text().splitlines()
+    rows = [row for row in rows if row[1] < "4" and ("control" in row or row[2] < "4")]
+    table.write_text("\n".join([head, *rows]) + "\n")
+    dataset = yaml.safe_load(FIVE_LINES) | {"inclusion": {"min_subjects_per_class": 2}}
+    monkeypatch.setattr(inclusion, "MIN_SITES", 4)
+    report = check_cohort(filled(dataset, schema("dataset")), mine / "data")
+    assert len(report.errors) == 1 and "protocol loso" in report.errors[0]
+    assert "2 of 10 folds of protocol id test one class only" in report.text()
+
+
 @pytest.mark.parametrize("name", ["check_cohort", "fetch_cohort", "estimate_hours", "remote"])
 def test_programs_that_users_call_need_no_installed_package(name, tmp_path):
     """Whatever brio_core the environment has, or none: that of the repository is used."""
@@ -139,8 +155,6 @@ def test_mistakes_in_the_file_are_one_sentence(check, mine):
 
 
 def test_images_are_read_too(run_script, demo_data, load_dataset, tmp_path):
-    import yaml
-
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(load_dataset("demo")))
     result = run_script("check_cohort", tmp_path / "demo.yaml", "--data-dir", demo_data)
     assert result.returncode == 0, result.stderr
