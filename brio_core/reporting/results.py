@@ -25,7 +25,7 @@ METHODS = (
     "linear-correlation", "linear-tangent", "linear-reestimation",
 )  # fmt: skip
 REFERENCE = "brio"
-"""The method that all others are compared with."""
+"""The method that the paper is about; others are compared with it unless said otherwise."""
 SCORES = ("auc", "acc")
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
@@ -194,6 +194,12 @@ def ordered(values: Iterable[str], first: Sequence[str] = ()) -> list[str]:
     """Distinct values in order of appearance, those of ``first`` before the others."""
     distinct = list(dict.fromkeys(values))
     return [v for v in first if v in distinct] + [v for v in distinct if v not in first]
+
+
+def label_of(rows: pd.DataFrame, variant: str) -> str:
+    """What a variant is called in ``rows``; its name in capitals if it is not there."""
+    labels = rows.loc[rows["variant"] == variant, "label"]
+    return variant.upper() if labels.empty else labels.iloc[0]
 
 
 def fold_names(rows: pd.DataFrame, ending: str = "") -> str:

@@ -83,6 +83,18 @@ def test_differences_and_tests_equal_a_recomputation(results):
     assert np.isnan(rows.loc["brio", "p"]) and np.isnan(rows.loc["brio", "difference"])
 
 
+def test_any_variant_can_be_the_reference(results, tmp_path):
+    words = {"datasets": {"demo": DATASET}, "entry": {"reference": "gcn"}}
+    files = {"summaries": [results / "loso.csv"], "sites": [results / "loso-sites.csv"]}
+    path = make_table("comparison", tmp_path / "comparison", **words, **files)
+    rows = pd.read_csv(path).query("score == 'auc'").set_index("variant")
+    difference = site_aucs(results, "brio") - site_aucs(results, "gcn")
+    assert rows.loc["brio", "difference"] == pytest.approx(difference.mean())
+    assert rows.loc["brio", "reference"] == "gcn" and np.isnan(rows.loc["gcn", "p"])
+    words = path.with_suffix(".md").read_text()
+    assert "Difference to GCN" in words and "to BRIO" not in words
+
+
 def test_pooled_auc_stands_beside_the_mean(results):
     metrics = pytest.importorskip("sklearn.metrics")
     rows = pd.read_csv(results / "comparison.csv").query("score == 'auc'").set_index("variant")

@@ -52,6 +52,8 @@ from workflow.planning.loading import load
         ({"overrides": {"all": {"batch_size": 0}}}, "batch_size is 0, but must be above 0"),
         ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
         ({"variants": ["brio-k3"]}, "'variants': unknown variant 'brio-k3'; did you mean 'brio-"),
+        ({"reference": "bro"}, "'reference' is 'bro', which no experiment of this configuration"),
+        ({"methods": ["gcn"], "reference": "brio"}, "'reference' is 'brio', which no experiment"),
         ({"diagnostics": {"scan_fractions": [1.5]}}, "must be at most 1, not 1.5"),
     ],
 )

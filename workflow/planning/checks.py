@@ -10,7 +10,7 @@ from brio_core.reporting.catalogue import catalogue
 from brio_core.system.errors import BrioError
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
 from workflow.planning.files import ConfigurationError, names, shown
-from workflow.planning.runs import experiment_runs
+from workflow.planning.runs import canonical_variant, experiment_runs, wanted_runs
 from workflow.planning.schema import HYPERPARAMETERS, suggestion
 
 Where = Callable[[str], str]
@@ -31,7 +31,17 @@ def check_runs(configuration: Configuration, where: Where) -> None:
             f"{where('on_missing')}: with 'on_missing: skip' no cohort is left, the data of "
             f"{', '.join(cohorts)} are not there"
         )
-    for name in configuration.config["experiments"]:
+    active, reference = configuration.config["experiments"], configuration.config["reference"]
+    if reference in configuration.variants:
+        reference = canonical_variant(configuration, reference)
+    runs = [run for name in active for run in wanted_runs(configuration, name)]
+    compared = dict.fromkeys(run.variant for run in runs)
+    if reference and reference not in compared:
+        raise ConfigurationError(
+            f"{where('reference')}: 'reference' is {reference!r}, which no experiment of this "
+            f"configuration runs{suggestion(reference, compared)}"
+        )
+    for name in active:
         if not experiment_runs(configuration, name):
             raise ConfigurationError(
                 f"{where('experiments')}: experiment {name!r} has nothing to run with these cohorts"

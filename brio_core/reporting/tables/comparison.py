@@ -1,4 +1,4 @@
-"""Each method against BRIO over sites, and how much of the spread between sites is sampling."""
+"""Each method against one reference, and how much of the spread between sites is sampling."""
 
 import math
 
@@ -15,8 +15,9 @@ OUTPUT = {
     "files": ["summaries", "sites"],
     "page": "comparison",
     "title": "Noise or difference",
-    "caption": "Each method against BRIO at the same unseen sites, and how much sites of these "
-    "sizes differ by sampling alone.",
+    "caption": "Each method against one reference at the same unseen sites, and how much sites of "
+    "these sizes differ by sampling alone.",
+    "options": ["reference"],
 }
 
 SIGNIFICANT = 0.05
@@ -33,8 +34,8 @@ TESTED = (
 )  # fmt: skip
 EXPLANATION = (
     "AUC in %: mean over held-out sites with the 95 % interval of a bootstrap of sites; pooled: "
-    "all test subjects together (DeLong). Difference to BRIO at the same sites, with the interval "
-    "of the same bootstrap, and how many sites are better and worse. p: exact two-sided Wilcoxon "
+    "all test subjects together (DeLong). Difference to {} at the same sites, with the interval of "
+    "the same bootstrap, and how many sites are better and worse. p: exact two-sided Wilcoxon "
     "signed-rank test over sites; Holm: corrected for all methods of the cohort. Bold: corrected "
     f"p below {SIGNIFICANT}."
 )
@@ -43,51 +44,57 @@ SEEN = (
     "subjects, so their p is too small."
 )
 COLUMNS = (
-    "Method", "AUC", "Pooled AUC", "Difference to BRIO", "Better, worse", "p", "p (Holm)", "SD",
+    "Method", "AUC", "Pooled AUC", "Difference to {}", "Better, worse", "p", "p (Holm)", "SD",
     "SD by sampling",
 )  # fmt: skip
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """One row per cohort, protocol, score and variant; the table shows AUC."""
+    """One row per cohort, protocol, score and variant; the table shows AUC.
+
+    All are compared with the ``reference``, a variant.
+    """
+    reference = given.entry.get("reference", results.REFERENCE)
     summaries = results.read_summaries(given.files["summaries"])
     sites = results.read_sites(given.files["sites"])
     parts = []
     for place in results.ordered(zip(summaries["cohort"], summaries["protocol"])):
         own, folds = part_of(summaries, *place), part_of(sites, *place)
         for score in results.SCORES:
-            rows = _score_rows(own, folds[folds["auc"].notna()], score, place)
+            rows = _score_rows(own, folds[folds["auc"].notna()], score, place, reference)
             parts.append(rows.assign(p_holm=site_statistics.holm(rows["p"].to_numpy(float))))
     rows = pd.concat(parts, ignore_index=True)
     shown = rows[rows["score"] == "auc"]
     places = results.ordered(zip(shown["cohort"], shown["protocol"]))
+    label = results.label_of(shown, reference)
+    columns = tuple(name.format(label) for name in COLUMNS)
     table = given.table(
-        COLUMNS,
-        by_cohort(shown, given, COLUMNS, _cells),
-        EXPLANATION + (SEEN if "id" in {protocol for _, protocol in places} else ""),
+        columns,
+        by_cohort(shown, given, columns, _cells),
+        EXPLANATION.format(label) + (SEEN if "id" in {protocol for _, protocol in places} else ""),
         _spread(shown),
-        *(_power(part_of(shown, *place), place, given.datasets) for place in places),
+        *(_power(part_of(shown, *place), place, given.datasets, label) for place in places),
     )
     return rows, table
 
 
 def _score_rows(
-    summaries: pd.DataFrame, folds: pd.DataFrame, score: str, place: tuple
+    summaries: pd.DataFrame, folds: pd.DataFrame, score: str, place: tuple, reference: str
 ) -> pd.DataFrame:
     values = folds.pivot(index="fold", columns="variant", values=score)
     chosen = site_statistics.resampled_sites(max(len(values), 1), place)
     rows = []
     for _, row in summaries.iterrows():
         differences = np.array([])
-        if results.REFERENCE in values and row["variant"] != results.REFERENCE:
-            differences = (values[row["variant"]] - values[results.REFERENCE]).to_numpy()
+        if reference in values and row["variant"] != reference:
+            differences = (values[row["variant"]] - values[reference]).to_numpy()
         shown = {name: row[name] for name in results.IDENTITY}
         shown |= {"score": score, "sites": len(values)}
         for name, column in COPIED.items():
             # Only AUC has these of all subjects and of sampling.
             column = column.format(score)
             shown[name] = row[column] if column.startswith(score) or score == "auc" else math.nan
-        shown["reference"] = results.REFERENCE if len(differences) else ""
+        shown["reference"] = reference if len(differences) else ""
         rows.append(shown | _test(differences, chosen))
     return pd.DataFrame(rows)
 
@@ -137,18 +144,18 @@ def _spread(rows: pd.DataFrame) -> str:
     )
 
 
-def _power(part: pd.DataFrame, place: tuple[str, str], datasets: dict) -> str:
+def _power(part: pd.DataFrame, place: tuple[str, str], datasets: dict, reference: str) -> str:
     name = results.place_title(datasets, *place)
     tests = int(part["p"].notna().sum())
     if not tests:
-        return f"{name}: BRIO was not run or is alone, so nothing is tested."
+        return f"{name}: {reference} was not run or is alone, so nothing is tested."
     sites = int(part["sites"].max())
     smallest = site_statistics.smallest_p(sites)
     text = f"{name}: with {plural(sites, 'site')} the smallest possible p is {p_text(smallest)}"
     if smallest * tests >= SIGNIFICANT:
         return (
             f"{text}, and {plural(tests, 'comparison')} correct it to at least "
-            f"{p_text(min(1.0, smallest * tests))}: no method can be told from BRIO here, even if "
-            "it wins or loses at every site."
+            f"{p_text(min(1.0, smallest * tests))}: no method can be told from "
+            f"{reference} here, even if it wins or loses at every site."
         )
     return f"{text}."
