@@ -4,6 +4,7 @@ Every check yields sentences; the first one of all is told.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from brio_core.methods.hyperparameters import check_ranges
 from brio_core.reporting.catalogue import catalogue
@@ -87,6 +88,10 @@ def _external(configuration: Configuration, where: Where) -> Iterator[str]:
             if pairs.count((cohort, protocol)) > 1:
                 once = "list all files in one entry"
                 yield f"{place} names {cohort!r} with {protocol!r} twice; {once}"
+        # Without its file a run that was taken over earlier would stay in the tables.
+        for file in (file for entry in entries for file in entry["files"]):
+            if not Path(file).is_file():
+                yield f"{place}: the file {file} does not exist; correct its path, or take it out"
 
 
 def _hyperparameters(configuration: Configuration, where: Where) -> Iterator[str]:
