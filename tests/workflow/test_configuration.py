@@ -75,7 +75,7 @@ def test_settings_come_in_this_order(elsewhere):
     elsewhere(
         "methods",
         "mine",
-        "method: mine\nlabel: M\ngroup: Ours\n"
+        "method: mine\nlabel: M\ngroup: Ours\nplanned: true\n"
         "presets: {common: {a: 1, b: 1, c: 1, d: 1, e: 1}, published: {b: 2, c: 2, d: 2, e: 2}}\n"
         "variants: {mine-e5: {label: M5, hyperparameters: {e: 5}}}\n",
     )
@@ -117,6 +117,20 @@ def test_the_demo_changes_settings_to_valid_ones():
         registry.find(method).Hyperparameters.of(
             resolved.train_params(method)["hyperparameters"], method
         )
+
+
+def test_the_source_of_methods_is_read_like_their_code():
+    """Planning, which may not import torch, knows the same hyperparameters."""
+    from dataclasses import fields
+
+    from brio_core.methods import registry
+    from workflow.planning.methods import declared, has_code
+
+    for name in registry.names():
+        known = fields(registry.find(name).Hyperparameters)
+        assert declared(name).keys() == {field.name for field in known}, name
+        assert [key for key, needed in declared(name).items() if needed]
+    assert has_code("fc-hgnn") and not has_code("fc-hgmn")
 
 
 def test_planned_methods_have_no_code():

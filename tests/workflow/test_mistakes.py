@@ -2,9 +2,11 @@
 
 import pytest
 
-from tests.workflow.test_configuration import FIVE_LINES, configuration
+from tests.workflow.test_configuration import FIVE_LINES, ROOT, configuration
 from workflow.planning.files import ConfigurationError, read_yaml
 from workflow.planning.loading import load
+
+GCN = (ROOT / "config/methods/gcn.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,10 @@ from workflow.planning.loading import load
         ({"overrides": {"all": {"batch_size": 0}}}, "batch_size is 0, but must be above 0"),
         ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
         ({"variants": ["brio-k3"]}, "'variants': unknown variant 'brio-k3'; did you mean 'brio-"),
+        (
+            {"overrides": {"brio": {"epochs": 20}}},
+            "variant 'brio' would be trained for 20 epochs, but its checkpoint is chosen from",
+        ),
         ({"reference": "bro"}, "'reference' is 'bro', which no experiment of this configuration"),
         ({"methods": ["gcn"], "reference": "brio"}, "'reference' is 'brio', which no experiment"),
         ({"diagnostics": {"scan_fractions": [1.5]}}, "must be at most 1, not 1.5"),
@@ -121,6 +127,19 @@ def test_broken_yaml_names_the_line(tmp_path):
             "method: mine\nlabel: M\ngroup: Ours\npresets: {common: {a: 1}}\n"
             "variants: {mine-searched: {label: S, hyperparameters: {a: 2}}}\n",
             "variant 'mine-searched' is also defined by method 'mine'",
+        ),
+        (
+            "methods",
+            "mine",
+            "method: mine\nlabel: M\ngroup: Ours\n",
+            "method 'mine' has no code, brio_core/methods/mine.py does not exist; write it, or say",
+        ),
+        ("methods", "gcn", GCN.replace("dropout:", "drop:"), "unknown hyperparameter 'drop'; did"),
+        (
+            "methods",
+            "gcn",
+            GCN.replace("    dropout:", "#"),
+            "presets.common has no 'dropout', w",
         ),
         ("experiments", "mine", "title: M\nruns: [{variants: [brio-k3]}]\n", "unknown variant"),
         (

@@ -37,6 +37,33 @@ def test_missing_data_are_named_before_any_job(project):
     assert "the file data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv does not" in said
 
 
+def test_a_plan_warns_of_what_would_stop_a_run(project):
+    """Plans are made on login nodes and before data are there."""
+    words = ("--configfile", "config/abide.yaml")
+    planned = project.snakemake("-n", *words, CUDA_VISIBLE_DEVICES="")
+    assert planned.returncode == 0
+    last = planned.stdout[planned.stdout.index("What it will cost") :]
+    assert "\nwarning: the data of some cohorts are missing.\nabide-aal116: the folder" in last
+    assert "\nwarning: 36 of 40 variants train on a GPU, and this machine shows none." in last
+    assert "error: " not in planned.stdout
+
+
+def test_no_gpu_is_said_before_any_job(project):
+    words = ("--cores", "1", "--config", "methods=[gcn, linear-correlation]", "experiments=[main]")
+    said = sentence(project.snakemake(*words, "device=auto", CUDA_VISIBLE_DEVICES=""))
+    assert said.startswith("error: 1 of 2 variants train on a GPU, and this machine shows none.")
+    assert "set 'device: cpu' in the configuration" in said
+    assert not (project.folder / "results").exists()
+    # What the driver of a machine with a GPU says, and a configuration that needs none.
+    driver = project.bin / "nvidia-smi"
+    driver.write_text("#!/bin/sh\necho 'GPU 0: (UUID: GPU-0)'\n")
+    driver.chmod(0o755)
+    allowed = (("device=auto", "allow_cpu=true"), ("device=cpu",))
+    for choice, seen in ((("device=auto",), "0"), *((one, "") for one in allowed)):
+        done = project.snakemake("-n", *words[2:], *choice, CUDA_VISIBLE_DEVICES=seen)
+        assert done.returncode == 0 and "warning" not in done.stdout, done.stdout
+
+
 def test_data_are_not_needed_once_they_are_extracted(project):
     table = project.folder / "data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
     table.parent.mkdir(parents=True)
@@ -135,6 +162,9 @@ def test_targets_that_need_another_configuration(project):
     words = ("--config", "methods=[gcn]", "experiments=[main]")
     said = sentence(project.snakemake("lambda-sweep", "-n", *words))
     assert "'lambda-sweep' has nothing to run" in said
+    words = ("--config", "overrides={gcn: {first_epoch: 31}}", "experiments=[ablations]")
+    said = sentence(project.snakemake("main", "-n", *words))
+    assert "error: variant 'gcn' would be trained for 30 epochs" in said
 
 
 def test_the_resolved_configuration_is_kept(finished):

@@ -19,8 +19,9 @@ from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
 from workflow.planning.remote import planned_jobs, write_jobs
 from workflow.planning.runs import resolved
-from workflow.planning.sources import missing_data
+from workflow.planning.sources import has_gpu, missing_data
 
+TRAINING_RULES = ("train", "diagnose")
 RAW_DATA_RULES = ("candidates", "extract", "assemble")
 REPORTED_RULES = ("table", "figure", "index")
 
@@ -85,43 +86,63 @@ def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
 
 def prepare_run(workflow, configuration: Configuration) -> None:
     """Stop before the first job if something it needs is not there; record the configuration."""
-    jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
-    cohorts = {wildcards.cohort for rule, wildcards in jobs if rule in RAW_DATA_RULES}
-    variants = {wildcards.variant for rule, wildcards in jobs if rule == "train"}
-    plans_remote = any(rule == "remote" for rule, _ in jobs)
-    if plans_remote:
-        variants |= {run.variant for _, run in planned_jobs(configuration)}
-    problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
+    problems = list(_problems(workflow, configuration))
     if problems and not workflow.touch:
-        sys.exit("\n".join(problems))
+        sys.exit("\n".join(f"error: {problem}" for problem in problems))
     with _unwritable_in_one_sentence(configuration.paths.results):
         _write_run_config(configuration)
-        if plans_remote:
+        if any(job.rule.name == "remote" for job in workflow.dag.needrun_jobs()):
             write_jobs(workflow, configuration)
 
 
-def _missing_data(configuration: Configuration, cohorts: set[str]) -> list[str]:
+def _problems(workflow, configuration: Configuration) -> Iterator[str]:
+    """What the jobs of a plan need and this machine does not have."""
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    cohorts = {job.wildcards.cohort for job in jobs if job.rule.name in RAW_DATA_RULES}
+    variants = {job.wildcards.variant for job in jobs if job.rule.name in TRAINING_RULES}
+    yield from _missing_data(configuration, cohorts)
+    # Other executors send jobs to machines that this one knows nothing about.
+    if workflow.local_exec:
+        yield from _missing_gpu(configuration, variants)
+    if any(job.rule.name == "remote" for job in jobs):
+        variants |= {run.variant for _, run in planned_jobs(configuration)}
+    yield from _missing_code(configuration, variants)
+
+
+def _missing_data(configuration: Configuration, cohorts: set[str]) -> Iterator[str]:
     datasets, data_dir = configuration.datasets, configuration.config["data_dir"]
     found = [missing_data(datasets[name], data_dir) for name in datasets if name in cohorts]
     missing = [text for text in found if text]
-    if not missing:
-        return []
-    advice = (
-        "Get them, or remove these cohorts from 'cohorts' in the configuration, or run the others "
-        "with '--config on_missing=skip'."
-    )
-    return ["error: the data of some cohorts are missing.", *missing, advice]
+    if missing:
+        advice = (
+            "Get them, or remove these cohorts from 'cohorts' in the configuration, or run the "
+            "others with '--config on_missing=skip'."
+        )
+        yield "\n".join(["the data of some cohorts are missing.", *missing, advice])
 
 
-def _missing_code(configuration: Configuration, variants: set[str]) -> list[str]:
+def _missing_code(configuration: Configuration, variants: set[str]) -> Iterator[str]:
     needed = {configuration.variants[variant][0] for variant in variants}
     planned = [name for name in sorted(needed) if configuration.methods[name]["planned"]]
-    if not planned:
-        return []
-    return [
-        f"error: some methods are planned but have no code yet: {', '.join(planned)}.",
-        "Remove them from 'methods' in the configuration or from the experiment.",
-    ]
+    if planned:
+        yield (
+            f"some methods are planned but have no code yet: {', '.join(planned)}.\n"
+            "Remove them from 'methods' in the configuration or from the experiment."
+        )
+
+
+def _missing_gpu(configuration: Configuration, variants: set[str]) -> Iterator[str]:
+    config = configuration.config
+    if config["device"] == "cpu" or (config["device"] == "auto" and config["allow_cpu"]):
+        return
+    count = sum(configuration.method_of(variant)["gpu"] for variant in variants)
+    if count and not has_gpu():
+        yield (
+            f"{count} of {len(variants)} variants train on a GPU, and this machine shows none.\n"
+            "Jobs that a cluster sends to its nodes find their own (docs/cluster.md). Otherwise "
+            "run where there is one, or set 'device: cpu' in the configuration, which can take "
+            "days."
+        )
 
 
 def _write_run_config(configuration: Configuration) -> None:
@@ -136,16 +157,17 @@ def _write_run_config(configuration: Configuration) -> None:
 
 
 def _print_costs(workflow, configuration: Configuration, results: Path) -> None:
-    """Print the cost of the plan that a dry run has made; nothing if it has failed."""
-    if workflow.scheduler is None:
-        return
-    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    """Print the cost of the plan that a dry run has made, and what the jobs would miss here."""
+    # There is no scheduler if the plan has failed.
+    jobs = workflow.scheduler and list(workflow.dag.needrun_jobs(exclude_finished=False))
     if not jobs:
         return
     waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
     planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
     runs = [(run.cohort, configuration.variants[run.variant][0]) for run in waiting]
     print("\n".join(_costs(len(jobs), planned, runs, results)))
+    for problem in _problems(workflow, configuration):
+        print(f"\nwarning: {problem}")
 
 
 def _costs(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) -> list[str]:
