@@ -17,6 +17,8 @@ MALE, FEMALE = ("1", "m", "male"), ("0", "2", "f", "female")
 LONGEST_TR = 20.0
 # Those of the experiment main, which every configuration runs unless it says otherwise.
 PROTOCOLS = ("loso", "id")
+# Who is left out, on a terminal, where the table is in a file.
+SHOWN = 20
 
 
 @dataclass
@@ -29,15 +31,23 @@ class Report:
     summary: str = ""
     rows: list[dict] = field(default_factory=list)
 
-    def text(self) -> str:
-        """The inclusion table, the counts per site and reason, and every problem."""
-        parts = []
-        if self.rows:
-            parts += [aligned(inclusion.COLUMNS, self.rows), self.summary]
+    def text(self, file: str | Path = "") -> str:
+        """The inclusion table, the counts per site and reason, and every problem; errors last.
+
+        Where ``file`` holds the table, that is named, and few of those who are left out.
+        """
+        parts, exclusions = [], self.exclusions
+        if file:
+            parts = [f"all {len(self.rows)} subjects are in {file}, with the reasons", self.summary]
+            exclusions = exclusions[:SHOWN]
+            if more := len(self.exclusions) - len(exclusions):
+                exclusions.append(f"and {more} more")
+        elif self.rows:
+            parts = [aligned(inclusion.COLUMNS, self.rows), self.summary]
         for title, lines in (
-            ("errors, which stop a run", self.errors),
-            ("subjects that are left out", self.exclusions),
+            ("subjects that are left out", exclusions),
             ("to know", self.notes),
+            ("errors, which stop a run", self.errors),
         ):
             if lines:
                 parts.append("\n".join([f"{title}:", *(f"  {line}" for line in lines)]))

@@ -129,6 +129,25 @@ def test_folds_of_one_class_are_noted(mine, monkeypatch):
     assert "2 of 10 folds of protocol id test one class only" in report.text()
 
 
+def test_long_lists_go_to_a_file_and_errors_stand_last(mine, run_script):
+    folder = mine / "data" / "mine"
+    rows = ["participant_id\tsite\tdiagnosis"]
+    for number in range(300):
+        rows.append(f"n{number}\tsite{number % 3}\t{('control', 'patient')[number // 3 % 2]}")
+        if number % 5:
+            (folder / "series" / f"n{number}.npy").symlink_to("s00.npy")
+    (folder / "participants.tsv").write_text("\n".join(rows) + "\n")
+    words = ("check_cohort", mine / "mine.yaml", "--data-dir", mine / "data")
+    result = run_script(*words, "--table", mine / "all.tsv")
+    lines = result.stdout.splitlines()
+    assert result.returncode == 1 and len(lines) < 60
+    assert lines[0] == f"all 300 subjects are in {mine / 'all.tsv'}, with the reasons"
+    table = pd.read_csv(mine / "all.tsv", sep="\t")
+    assert len(table) == 300 and (table["kept"] == "no").sum() > 60
+    assert f"  and {(table['kept'] == 'no').sum() - 20} more" in lines
+    assert lines[-2] == "errors, which stop a run:" and "no subject" in lines[-1]
+
+
 @pytest.mark.parametrize("name", ["check_cohort", "fetch_cohort", "estimate_hours", "remote"])
 def test_programs_that_users_call_need_no_installed_package(name, tmp_path):
     """Whatever brio_core the environment has, or none: that of the repository is used."""

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.reporting.standins import DATASET, METHODS, make_table, summarised, write_run
+from tests.reporting.test_figures import draw
 
 SEEDS = (0, 1)
 
@@ -178,3 +179,17 @@ def test_without_brio_nothing_is_tested(tmp_path):
     run(tmp_path, "id")
     text = (tmp_path / "comparison.md").read_text()
     assert "nothing is tested" in text and "their p is too small" in text
+
+
+def test_folds_of_one_class_have_no_auc_and_do_not_hurt(tmp_path):
+    """Every fold tests one class only, for all methods or for some folds."""
+    for poor in (slice(None), slice(3)):
+        runs = [write_run(tmp_path, variant, protocol="id") for variant in METHODS]
+        for run in runs:
+            table = pd.read_csv(run / "predictions.csv")
+            names = sorted(set(table["fold"]))[poor]
+            table.loc[table["fold"].isin(names), "label"] = 0
+            table.to_csv(run / "predictions.csv", index=False)
+        summaries, sites = summarised(tmp_path, runs, "id")
+        pdf, _ = draw("auc_by_site", tmp_path / "figure", summaries=[summaries], sites=[sites])
+        assert pdf.stat().st_size > 10_000

@@ -123,20 +123,6 @@ def test_alternative_text_holds_the_numbers(results, tmp_path):
     assert expected in text
 
 
-def test_folds_of_one_class_have_no_auc_and_do_not_hurt(tmp_path):
-    """Every fold tests one class only, for all methods or for some folds."""
-    for poor in (slice(None), slice(3)):
-        runs = [write_run(tmp_path, variant, protocol="id") for variant in METHODS]
-        for run in runs:
-            table = pd.read_csv(run / "predictions.csv")
-            names = sorted(set(table["fold"]))[poor]
-            table.loc[table["fold"].isin(names), "label"] = 0
-            table.to_csv(run / "predictions.csv", index=False)
-        summaries, sites = summarised(tmp_path, runs, "id")
-        pdf, _ = draw("auc_by_site", tmp_path / "figure", summaries=[summaries], sites=[sites])
-        assert pdf.stat().st_size > 10_000
-
-
 def test_diagnostics_of_methods_without_factors(tmp_path):
     """Without BRIO the scatter is still drawn; figures about factors say what is missing."""
     (folder,) = write_diagnostics(tmp_path, diagnosed={"gcn": DIAGNOSED["gcn"]})

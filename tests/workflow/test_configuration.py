@@ -119,20 +119,6 @@ def test_the_demo_changes_settings_to_valid_ones():
         )
 
 
-def test_the_source_of_methods_is_read_like_their_code():
-    """Planning, which may not import torch, knows the same hyperparameters."""
-    from dataclasses import fields
-
-    from brio_core.methods import registry
-    from workflow.planning.methods import declared, has_code
-
-    for name in registry.names():
-        known = fields(registry.find(name).Hyperparameters)
-        assert declared(name).keys() == {field.name for field in known}, name
-        assert [key for key, needed in declared(name).items() if needed]
-    assert has_code("fc-hgnn") and not has_code("fc-hgmn")
-
-
 def test_planned_methods_have_no_code():
     from brio_core.system.versions import method_files
 

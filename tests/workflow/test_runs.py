@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pandas as pd
+import pytest
 import yaml
 
 from tests.tiny import DATASET, ROOT, make_lab
@@ -61,7 +63,26 @@ def test_no_gpu_is_said_before_any_job(project):
     allowed = (("device=auto", "allow_cpu=true"), ("device=cpu",))
     for choice, seen in ((("device=auto",), "0"), *((one, "") for one in allowed)):
         done = project.snakemake("-n", *words[2:], *choice, CUDA_VISIBLE_DEVICES=seen)
-        assert done.returncode == 0 and "warning" not in done.stdout, done.stdout
+        assert done.returncode == 0 and "on a GPU" not in done.stdout, done.stdout
+        warning = "\nwarning: 'overrides' of methods that are not run: brio, gsat, disc, disco, "
+        assert warning in done.stdout[done.stdout.index("What it will cost") :]
+
+
+def test_a_plan_for_another_directory_looks_for_data_there(tmp_path):
+    done = make_lab(tmp_path).snakemake("-n")
+    assert done.returncode == 0 and "warning" not in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_six_sites_of_ten_subjects_reach_a_page(tmp_path):
+    """Their folds were of one class; now each fold tests three of either."""
+    lab = make_lab(tmp_path, sites=6, per_class=5, experiments=["main"])
+    done = lab.snakemake("--cores", "2")
+    assert done.returncode == 0, done.stdout
+    assert (lab.results / "index.html").exists()
+    folds = pd.read_csv(lab.results / "summaries/main/tiny/id-sites.csv")
+    assert len(folds) == 2 * 10 and (folds["n"] == 6).all() and (folds["positives"] == 3).all()
+    assert folds["auc"].notna().all()
 
 
 def test_data_are_not_needed_once_they_are_extracted(project):
@@ -228,6 +249,9 @@ def test_a_failed_job_leaves_no_report_and_can_be_repeated(project):
     done = project.snakemake("--cores", "2", FAIL="connect")
     assert done.returncode == 1
     assert "error: asked to fail" in done.stdout, "the profile shows the log of a failed job"
+    last = done.stdout.splitlines()[-2:]
+    assert last[0] == "error: 1 job failed; the end of each log:"
+    assert last[1] == "  results/logs/connect/demo.log: error: asked to fail"
     assert (project.folder / "results/splits/demo/id.json").exists(), "the rest goes on"
     assert not (project.folder / "results/report.html").exists()
     assert project.snakemake("--cores", "2").returncode == 0

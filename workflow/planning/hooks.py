@@ -9,7 +9,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from statistics import mean
 
@@ -18,9 +18,16 @@ import yaml
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
 from workflow.planning.remote import planned_jobs, write_jobs
-from workflow.planning.runs import resolved
+from workflow.planning.runs import resolved, wanted_runs
 from workflow.planning.sources import has_gpu, missing_data
 
+# Said with `snakemake --lint`, which cannot be told to leave a remark out.
+LINT = (
+    "About 'Shell command directly uses variable RUN': it is meant so. RUN holds the place of this "
+    "repository; as a parameter it would train everything again wherever the repository is moved."
+)
+# Of more failures than these the rest is counted.
+MOST_FAILURES = 20
 TRAINING_RULES = ("train", "diagnose")
 RAW_DATA_RULES = ("candidates", "extract", "assemble")
 REPORTED_RULES = ("table", "figure", "index")
@@ -30,14 +37,17 @@ def prepare(workflow, configuration: Configuration) -> None:
     """Stop where results cannot be written, and let a dry run end with its cost."""
     if not workflow.is_main_process:
         return
+    if any(word.startswith("--lint") for word in sys.argv):
+        print(LINT, file=sys.stderr)
     paths = configuration.paths
     # A file may stand where the results should, before Snakemake looks for them there.
     with _unwritable_in_one_sentence(paths.results), suppress(FileNotFoundError):
         os.stat(paths.run_config)
     if workflow.output_settings.dryrun:
-        # Snakemake leaves the folder of --directory before Python exits.
-        results = Path(paths.results).absolute()
-        atexit.register(_print_costs, workflow, configuration, results)
+        atexit.register(_print_costs, workflow, configuration, Path.cwd())
+        return
+    for idle in _idle_overrides(configuration):
+        print(f"warning: {idle}", file=sys.stderr)
 
 
 def target_of(workflow, configuration: Configuration, experiment: str) -> str:
@@ -67,6 +77,28 @@ def write_report(workflow, configuration: Configuration) -> None:
     with _unwritable_in_one_sentence(path):
         html = ReportPluginRegistry().get_plugin("html")
         workflow.async_run(auto_report(workflow.dag, html, *settings))
+
+
+def tell_failures(workflow) -> None:
+    """Repeat at the very end what failed jobs said: others went on after them."""
+    failed = [one for job in workflow.scheduler.failed for one in getattr(job, "jobs", [job])]
+    lines = [f"  {log}: {_last_words(Path(log))}" for job in failed for log in job.log]
+    if len(lines) > MOST_FAILURES:
+        lines[MOST_FAILURES:] = [f"  and {len(lines) - MOST_FAILURES} more"]
+    if lines:
+        jobs = "1 job" if len(failed) == 1 else f"{len(failed)} jobs"
+        report = "\n".join(["", f"error: {jobs} failed; the end of each log:", *lines])
+        atexit.register(print, report, file=sys.stderr)
+
+
+def _last_words(log: Path) -> str:
+    """The error that a log ends with, or its last line."""
+    try:
+        lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    except OSError:
+        lines = []
+    errors = [line for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["it says nothing"])[-1]
 
 
 @contextmanager
@@ -156,8 +188,11 @@ def _write_run_config(configuration: Configuration) -> None:
     os.replace(partial, path)
 
 
-def _print_costs(workflow, configuration: Configuration, results: Path) -> None:
-    """Print the cost of the plan that a dry run has made, and what the jobs would miss here."""
+def _print_costs(workflow, configuration: Configuration, folder: Path) -> None:
+    """Print the cost of the plan that a dry run has made, and what the jobs would miss here.
+
+    Snakemake leaves ``folder``, that of --directory, before Python exits.
+    """
     # There is no scheduler if the plan has failed.
     jobs = workflow.scheduler and list(workflow.dag.needrun_jobs(exclude_finished=False))
     if not jobs:
@@ -165,9 +200,20 @@ def _print_costs(workflow, configuration: Configuration, results: Path) -> None:
     waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
     planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
     runs = [(run.cohort, configuration.variants[run.variant][0]) for run in waiting]
-    print("\n".join(_costs(len(jobs), planned, runs, results)))
-    for problem in _problems(workflow, configuration):
-        print(f"\nwarning: {problem}")
+    with chdir(folder):
+        print("\n".join(_costs(len(jobs), planned, runs, Path(configuration.paths.results))))
+        for problem in (*_idle_overrides(configuration), *_problems(workflow, configuration)):
+            print(f"\nwarning: {problem}")
+
+
+def _idle_overrides(configuration: Configuration) -> Iterator[str]:
+    """A sentence on overrides of methods that are not run."""
+    active = configuration.config["experiments"]
+    runs = [run for name in active for run in wanted_runs(configuration, name)]
+    used = {"all", *(configuration.variants[run.variant][0] for run in runs)}
+    idle = [name for name in configuration.config["overrides"] if name not in used]
+    if idle:
+        yield f"'overrides' of methods that are not run: {', '.join(idle)}"
 
 
 def _costs(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) -> list[str]:

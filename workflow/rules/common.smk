@@ -13,7 +13,8 @@ from workflow.planning.files import shown
 from workflow.planning.outputs import as_json
 from workflow.planning.runs import Run, experiment_runs, external_runs, resolved, summary_runs
 
-# PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
+# PYTHONPATH is set inside the command because Snakemake removes it from conda environments. RUN is no
+# parameter, though `snakemake --lint` wants one: a repository that moves would train everything again.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.config["experiments"])
 PAPER_COHORTS = [
