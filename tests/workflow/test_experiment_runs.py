@@ -214,7 +214,7 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
     assert own["label"] == "GCN (searched)" and own["method"] == "gcn"
     assert own["hyperparameters"] == plain["hyperparameters"] and plain["search"] == {}
     assert own["search"] == resolved.methods["gcn"]["search"]
-    fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 9}})[1]
+    fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 40}})[1]
     assert usual - fixed == {"gcn-searched"}, "nothing is left to search"
     assert found(search=True)[1] == one_try, "all are searched under their own names"
     inputs = output_inputs(resolved, "tables", "equal-effort")
