@@ -1,7 +1,8 @@
-"""Check a dataset file and the data it describes: read everything, write nothing.
+"""Check a dataset file and the data it describes: read everything, change nothing.
 
-Prints the inclusion table, the counts per site and reason, and every problem. Exit code 1 if the
-workflow could not run on this cohort.
+Prints the inclusion table, the counts per site and reason, and every problem. The table of more
+than 100 subjects is written to a file instead. Exit code 1 if the workflow could not run on this
+cohort.
 """
 
 import argparse
@@ -13,6 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from brio_core.system.cli import run
 
+# A longer table would hide what is said after it.
+LONGEST_TABLE = 100
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -21,9 +25,12 @@ def main() -> None:
     parser.add_argument("dataset", type=Path, help="dataset file, such as my.yaml")
     parser.add_argument("--data-dir", default="data", help="the folder of all cohorts (data)")
     parser.add_argument("--split-seed", type=int, default=0, help="as in the configuration (0)")
+    parser.add_argument("--table", type=Path, help="where to write a long table (check-COHORT.tsv)")
     arguments = parser.parse_args()
 
     from brio_core.cohorts.check import check_cohort
+    from brio_core.cohorts.inclusion import COLUMNS
+    from brio_core.cohorts.tables import write_table
     from workflow.planning.schema import read_dataset
 
     dataset = read_dataset(arguments.dataset)
@@ -32,7 +39,12 @@ def main() -> None:
         report.notes.append(
             f"to run it, save the file as config/datasets/{dataset['cohort']}.yaml, like its cohort"
         )
-    print(report.text())
+    if len(report.rows) <= LONGEST_TABLE:
+        print(report.text())
+    else:
+        path = arguments.table or Path(f"check-{dataset['cohort']}.tsv")
+        write_table(path, COLUMNS, report.rows)
+        print(report.text(path))
     if report.errors:
         sys.exit(1)
 

@@ -17,7 +17,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     from brio_core.cohorts.cohort import read_participants
-    from brio_core.cohorts.splits import make_split, plain_rows
+    from brio_core.cohorts.splits import make_split, one_class_folds, plain_rows
     from brio_core.system.files import write_json, write_text
 
     table = read_participants(arguments.participants)
@@ -28,6 +28,8 @@ def main() -> None:
     for fold in split["folds"]:
         sizes = ", ".join(f"{len(fold[part])} {part}" for part in ("train", "validation", "test"))
         print(f"{fold['name']}: {sizes}")
+    if poor := one_class_folds(split):
+        print(f"warning: {poor}")
 
 
 if __name__ == "__main__":

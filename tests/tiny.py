@@ -100,14 +100,16 @@ class Lab:
         return list((self.folder / ".snakemake" / "locks").glob("*"))
 
 
-def make_lab(folder: Path, **changes: object) -> Lab:
+def make_lab(
+    folder: Path, sites: int = SITES, per_class: int = PER_CLASS, **changes: object
+) -> Lab:
     """Data and configuration in an empty folder; the same every time."""
     data = folder / "data" / "tiny"
     (data / "series").mkdir(parents=True)
     generator = np.random.default_rng(0)
     lines = ["participant_id\tsite\tdiagnosis\tage"]
-    for site in range(SITES):
-        for number in range(2 * PER_CLASS):
+    for site in range(sites):
+        for number in range(2 * per_class):
             subject, patient = f"s{site}{number}", number % 2
             bold = generator.standard_normal((FRAMES + site, ROIS))
             bold[:, 1] += 0.8 * patient * bold[:, 0]

@@ -7,7 +7,7 @@ from brio_core.cohorts import inclusion
 from brio_core.cohorts.candidates import COLUMNS, find_candidates
 from brio_core.cohorts.extraction import Outcome, extract_batch
 from brio_core.cohorts.readers.reader import open_reader
-from brio_core.cohorts.splits import make_split
+from brio_core.cohorts.splits import make_split, one_class_folds
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
@@ -17,6 +17,8 @@ MALE, FEMALE = ("1", "m", "male"), ("0", "2", "f", "female")
 LONGEST_TR = 20.0
 # Those of the experiment main, which every configuration runs unless it says otherwise.
 PROTOCOLS = ("loso", "id")
+# Who is left out, on a terminal, where the table is in a file.
+SHOWN = 20
 
 
 @dataclass
@@ -29,15 +31,23 @@ class Report:
     summary: str = ""
     rows: list[dict] = field(default_factory=list)
 
-    def text(self) -> str:
-        """The inclusion table, the counts per site and reason, and every problem."""
-        parts = []
-        if self.rows:
-            parts += [aligned(inclusion.COLUMNS, self.rows), self.summary]
+    def text(self, file: str | Path = "") -> str:
+        """The inclusion table, the counts per site and reason, and every problem; errors last.
+
+        Where ``file`` holds the table, that is named, and few of those who are left out.
+        """
+        parts, exclusions = [], self.exclusions
+        if file:
+            parts = [f"all {len(self.rows)} subjects are in {file}, with the reasons", self.summary]
+            exclusions = exclusions[:SHOWN]
+            if more := len(self.exclusions) - len(exclusions):
+                exclusions.append(f"and {more} more")
+        elif self.rows:
+            parts = [aligned(inclusion.COLUMNS, self.rows), self.summary]
         for title, lines in (
-            ("errors, which stop a run", self.errors),
-            ("subjects that are left out", self.exclusions),
+            ("subjects that are left out", exclusions),
             ("to know", self.notes),
+            ("errors, which stop a run", self.errors),
         ):
             if lines:
                 parts.append("\n".join([f"{title}:", *(f"  {line}" for line in lines)]))
@@ -83,11 +93,11 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
     except BrioError as error:
         report.errors.append(str(error))
     else:
-        report.errors += _split_errors(kept, cohort, split_seed)
+        _split(report, kept, cohort, split_seed)
     return report
 
 
-def _split_errors(kept: list[dict], cohort: str, split_seed: int):
+def _split(report: Report, kept: list[dict], cohort: str, split_seed: int) -> None:
     """What the rule ``split`` would say."""
     import pandas as pd
 
@@ -96,9 +106,13 @@ def _split_errors(kept: list[dict], cohort: str, split_seed: int):
     table = pd.DataFrame(people).astype({"label": int})
     for protocol in PROTOCOLS:
         try:
-            make_split(table, cohort, protocol, split_seed)
+            poor = one_class_folds(make_split(table, cohort, protocol, split_seed))
         except BrioError as error:
-            yield f"cohort {cohort} cannot be split for protocol {protocol}: {error}"
+            report.errors.append(
+                f"cohort {cohort} cannot be split for protocol {protocol}: {error}"
+            )
+        else:
+            report.notes += [poor] if poor else []
 
 
 def _notes(kept: list[dict]):

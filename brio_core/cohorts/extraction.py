@@ -41,7 +41,10 @@ def extract_batch(
         else:
             text = str(result)
             misfits += [text] if isinstance(result, AtlasMisfit) else []
-        print(f"{done}/{len(batch)} {candidate['subject']}: {text}", file=sys.stderr, flush=True)
+        # One line that changes on a terminal, where 1,000 would hide what comes after them.
+        width, end = (79, "\r") if sys.stderr.isatty() and done < len(batch) else (0, "\n")
+        line = f"{done}/{len(batch)} {candidate['subject']}: {text}".ljust(width)
+        print(line, end=end, file=sys.stderr, flush=True)
         yield position, candidate["subject"], result
     if misfits and not read:
         raise BrioError(

@@ -14,6 +14,7 @@ from brio_core.system.seeds import numpy_generator
 
 # One site is tested, two validate, and alignment needs two more to train on.
 MIN_SITES = 5
+N_FOLDS = 10
 PERMUTED = re.compile(r"loso-permuted-(\d+)")
 
 
@@ -78,37 +79,69 @@ def loso(site, label, group, seed: int) -> list[dict]:
     return folds
 
 
-def _parts(site: np.ndarray, label: np.ndarray, group: np.ndarray, seed: int, n_parts: int):
-    """Part of every subject: equal shares of each (site, class), whole groups together."""
-    cell = np.unique(np.stack([np.unique(site, return_inverse=True)[1], label]), axis=1,
-                     return_inverse=True)[1]  # fmt: skip
+def _parts(site: np.ndarray, label: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
+    """Part of every subject: equal shares of each (site, class), whole groups together.
+
+    A subject joins a part that has fewest of its site and class. Of several that do, one with
+    fewest of the class is taken, then with fewest subjects, then with fewest of the site. Class
+    after class, so without groups the parts differ by one at most in each but the last.
+    """
+    site = np.unique(site, return_inverse=True)[1]
+    cell = 2 * site + label
     order = numpy_generator("id-parts", seed).permutation(group.max() + 1)
     members = [np.flatnonzero(group == one) for one in order]
     # Large groups first: single subjects can fill the gaps that these leave.
-    members.sort(key=lambda who: (-len(who), cell[who[0]]))
-    held = np.zeros((n_parts, cell.max() + 1), int)
+    members.sort(key=lambda who: (-len(who), label[who[0]], site[who[0]]))
+    # By part, site and class.
+    held = np.zeros((N_FOLDS, site.max() + 1, 2), int)
     part = np.empty(len(site), int)
     for who in members:
-        crowding = held[:, cell[who]].sum(1)
-        emptiest = min(range(n_parts), key=lambda one: (crowding[one], held[one].sum()))
+        of_class = held.sum(1)
+        crowding = (
+            np.arange(N_FOLDS),
+            held.sum(2)[:, site[who]].sum(1),
+            of_class.sum(1),
+            of_class[:, label[who]].sum(1),
+            held.reshape(N_FOLDS, -1)[:, cell[who]].sum(1),
+        )
+        emptiest = np.lexsort(crowding)[0]
         part[who] = emptiest
-        np.add.at(held[emptiest], cell[who], 1)
-    return part
+        np.add.at(held[emptiest], (site[who], label[who]), 1)
+    # Three neighbours test and validate together, so those filled one after the other lie apart.
+    return 3 * part % N_FOLDS
 
 
-def id_folds(site, label, group, seed: int, n_folds: int = 10) -> list[dict]:
+def id_folds(site, label, group, seed: int) -> list[dict]:
     """Folds stratified by site and class: one part tests, the next two validate, the rest train."""
     site, label, group = np.asarray(site), np.asarray(label), _one_group_each(group)
-    part = _parts(site, label, group, seed, n_folds)
+    part = _parts(site, label, group, seed)
     folds = []
-    for number in range(n_folds):
+    for number in range(N_FOLDS):
         name = f"fold-{number + 1:02d}"
-        held_back = [(number + step) % n_folds for step in (1, 2)]
+        held_back = [(number + step) % N_FOLDS for step in (1, 2)]
         train = np.flatnonzero(~np.isin(part, [number, *held_back]))
         _check_classes(site, label, train, np.unique(site), name, "training")
-        validation = np.flatnonzero(np.isin(part, held_back))
-        folds.append(_fold(name, np.flatnonzero(part == number), [validation], train))
+        validation, test = np.isin(part, held_back), part == number
+        if len(set(label[validation].tolist())) < 2 or not test.any():
+            what = "validates with one class only" if test.any() else "tests nobody"
+            raise BrioError(
+                f"{name} {what}; protocol id needs at least {N_FOLDS} subjects of each class, and "
+                "as many groups if columns.group is set"
+            )
+        folds.append(_fold(name, np.flatnonzero(test), [np.flatnonzero(validation)], train))
     return folds
+
+
+def one_class_folds(split: dict) -> str:
+    """A sentence on the test folds that have no AUC; empty if all have one."""
+    label = np.array(split["label"])
+    poor = [fold["name"] for fold in split["folds"] if len(set(label[fold["test"]].tolist())) < 2]
+    if not poor:
+        return ""
+    return (
+        f"{len(poor)} of {len(split['folds'])} folds of protocol {split['protocol']} test one "
+        f"class only, e.g. {poor[0]}; they have no AUC, so tables leave them out"
+    )
 
 
 def permute_within_site(site, label, number: int) -> np.ndarray:

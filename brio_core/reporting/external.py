@@ -68,6 +68,11 @@ def tested_rows(predictions: str | Path, split: dict) -> pd.DataFrame:
     logits = found.loc[keys].to_numpy()
     if not pd.Series(logits).abs().lt(float("inf")).all():
         raise BrioError(f"{predictions} holds logits that are not finite; correct them")
+    if ((logits >= 0) & (logits <= 1)).all():
+        raise BrioError(
+            f"{predictions}: all values of 'logit' lie between 0 and 1, so they seem to be "
+            "probabilities; write log-odds instead: log(p / (1 - p)), with p not quite 0 or 1"
+        )
     rows = [
         (split["subjects"][row], split["site"][row], fold, "test", split["label"][row], logit)
         for (row, fold), logit in zip(wanted, logits)

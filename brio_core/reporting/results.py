@@ -25,7 +25,7 @@ METHODS = (
     "linear-correlation", "linear-tangent", "linear-reestimation", "linear-logarithm",
 )  # fmt: skip
 REFERENCE = "brio"
-"""The method that all others are compared with."""
+"""The method that the paper is about; others are compared with it unless said otherwise."""
 SCORES = ("auc", "acc")
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
@@ -64,21 +64,22 @@ def read_table(
 ) -> pd.DataFrame:
     """A CSV or TSV as text, with ``numbers`` converted (a site may be called NA or 007).
 
-    Files of ours end with a line break; one that does not was cut off.
+    Files of ours end with a line break; one that does not was cut off, and can be made again.
     """
+    advice = "delete it and run again" if ours else "correct it"
     separator = "\t" if Path(path).suffix == ".tsv" else ","
     try:
         table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise BrioError(f"{path} is not a table ({error}); delete it and run again") from None
+        raise BrioError(f"{path} is not a table ({error}); {advice}") from None
     content = Path(path).read_bytes()
     if b"\0" in content or (ours and not content.endswith(b"\n")):
-        raise BrioError(f"{path} is damaged or cut off; delete it and run again")
+        raise BrioError(f"{path} is damaged or cut off; {advice}")
     for column in [*columns, *numbers]:
         if column not in table.columns:
-            raise BrioError(f"{path} has no column {column!r}; delete it and run again")
+            raise BrioError(f"{path} has no column {column!r}; {advice}")
     for column in numbers:
         text = table[column].replace("n/a", "")
         table[column] = pd.to_numeric(text, errors="coerce")
@@ -196,6 +197,12 @@ def ordered(values: Iterable[str], first: Sequence[str] = ()) -> list[str]:
     """Distinct values in order of appearance, those of ``first`` before the others."""
     distinct = list(dict.fromkeys(values))
     return [v for v in first if v in distinct] + [v for v in distinct if v not in first]
+
+
+def label_of(rows: pd.DataFrame, variant: str) -> str:
+    """What a variant is called in ``rows``; its name in capitals if it is not there."""
+    labels = rows.loc[rows["variant"] == variant, "label"]
+    return variant.upper() if labels.empty else labels.iloc[0]
 
 
 def fold_names(rows: pd.DataFrame, ending: str = "") -> str:

@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
+from brio_core.cohorts import inclusion
 from brio_core.cohorts.check import check_cohort
 from brio_core.cohorts.cohort import _covariates
+from workflow.planning.schema import filled, schema
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -113,6 +116,38 @@ def test_groups_that_leave_a_fold_without_a_class_are_an_error(check, mine):
     assert "no problems" not in result.stdout
 
 
+def test_folds_of_one_class_are_noted(mine, monkeypatch):
+    """Four sites with two patients each, which are too few for ten folds."""
+    table = mine / "data" / "mine" / "participants.tsv"
+    head, *rows = table.read_text().splitlines()
+    rows = [row for row in rows if row[1] < "4" and ("control" in row or row[2] < "4")]
+    table.write_text("\n".join([head, *rows]) + "\n")
+    dataset = yaml.safe_load(FIVE_LINES) | {"inclusion": {"min_subjects_per_class": 2}}
+    monkeypatch.setattr(inclusion, "MIN_SITES", 4)
+    report = check_cohort(filled(dataset, schema("dataset")), mine / "data")
+    assert len(report.errors) == 1 and "protocol loso" in report.errors[0]
+    assert "2 of 10 folds of protocol id test one class only" in report.text()
+
+
+def test_long_lists_go_to_a_file_and_errors_stand_last(mine, run_script):
+    folder = mine / "data" / "mine"
+    rows = ["participant_id\tsite\tdiagnosis"]
+    for number in range(300):
+        rows.append(f"n{number}\tsite{number % 3}\t{('control', 'patient')[number // 3 % 2]}")
+        if number % 5:
+            (folder / "series" / f"n{number}.npy").symlink_to("s00.npy")
+    (folder / "participants.tsv").write_text("\n".join(rows) + "\n")
+    words = ("check_cohort", mine / "mine.yaml", "--data-dir", mine / "data")
+    result = run_script(*words, "--table", mine / "all.tsv")
+    lines = result.stdout.splitlines()
+    assert result.returncode == 1 and len(lines) < 60
+    assert lines[0] == f"all 300 subjects are in {mine / 'all.tsv'}, with the reasons"
+    table = pd.read_csv(mine / "all.tsv", sep="\t")
+    assert len(table) == 300 and (table["kept"] == "no").sum() > 60
+    assert f"  and {(table['kept'] == 'no').sum() - 20} more" in lines
+    assert lines[-2] == "errors, which stop a run:" and "no subject" in lines[-1]
+
+
 @pytest.mark.parametrize("name", ["check_cohort", "fetch_cohort", "estimate_hours", "remote"])
 def test_programs_that_users_call_need_no_installed_package(name, tmp_path):
     """Whatever brio_core the environment has, or none: that of the repository is used."""
@@ -139,8 +174,6 @@ def test_mistakes_in_the_file_are_one_sentence(check, mine):
 
 
 def test_images_are_read_too(run_script, demo_data, load_dataset, tmp_path):
-    import yaml
-
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(load_dataset("demo")))
     result = run_script("check_cohort", tmp_path / "demo.yaml", "--data-dir", demo_data)
     assert result.returncode == 0, result.stderr

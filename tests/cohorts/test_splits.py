@@ -1,4 +1,4 @@
-"""Splits and site profiles."""
+"""Splits."""
 
 from collections import Counter
 from itertools import chain
@@ -7,9 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from brio_core.cohorts import site_profile as module
-from brio_core.cohorts.site_profile import recognised_sites, robust_z, site_profile
-from brio_core.cohorts.splits import id_folds, loso, make_split, permute_within_site, split_checksum
+from brio_core.cohorts.splits import (
+    id_folds,
+    loso,
+    make_split,
+    one_class_folds,
+    permute_within_site,
+    split_checksum,
+)
 from brio_core.system.errors import BrioError
 
 
@@ -100,23 +105,93 @@ def test_groups_that_cost_a_site_a_class_are_named():
         loso(table["site"], table["label"], table["group"], 0)
 
 
-@pytest.mark.parametrize("families", [False, True])
-def test_id_folds_are_stratified(families):
-    table = make_table(per_class=20, families=families)
+def counted(folds, site, label) -> np.ndarray:
+    """Counts of tested subjects by fold, site and class."""
+    counts = np.zeros((10, max(site) + 1, 2), int)
+    for number, fold in enumerate(folds):
+        np.add.at(counts[number], (site[fold["test"]], label[fold["test"]]), 1)
+    return counts
+
+
+def spread(counts: np.ndarray) -> int:
+    """By how much folds, the first axis, differ at most."""
+    return int((counts.max(0) - counts.min(0)).max())
+
+
+def drawn_sites(draw) -> tuple[np.ndarray, np.ndarray]:
+    """Sites and labels of a cohort of any shape; every site has four subjects of each class."""
+    sizes = draw.integers(4, draw.choice([6, 15, 60]), size=(draw.integers(5, 20), 2))
+    site = np.repeat(np.arange(len(sizes)), sizes.sum(1))
+    return site, np.concatenate([np.repeat([0, 1], size) for size in sizes])
+
+
+def test_id_folds_share_every_site_and_class_equally():
+    """Whatever the sizes: folds differ by one in each (site, class), each class, and in all."""
+    draw = np.random.default_rng(0)
+    cohorts = [drawn_sites(draw) for _ in range(60)]
+    # Six sites of ten, whose folds were of one class; sites of 30; one class rare.
+    for per_class in ((5, 5), (15, 15), (4, 40)):
+        label = np.concatenate([np.repeat([0, 1], per_class)] * 6)
+        cohorts.append((np.repeat(np.arange(6), sum(per_class)), label))
+    for seed, (site, label) in enumerate(cohorts):
+        folds = id_folds(site, label, ["n/a"] * len(site), seed)
+        counts = counted(folds, site, label)
+        assert counts.sum() == len(site)
+        assert (
+            spread(counts) <= 1 and spread(counts.sum(1)) <= 1 and spread(counts.sum((1, 2))) <= 1
+        )
+        assert spread(counts.sum(2)) <= 2
+        assert (counts.sum(1) > 0).all()
+
+
+def test_id_folds_keep_groups_whole_and_singles_fill_the_gaps():
+    """People with up to four scans: a (site, class) differs by no more than one person's."""
+    draw = np.random.default_rng(1)
+    for seed in range(30):
+        site, label = drawn_sites(draw)
+        scans = np.where(draw.random(len(site)) < 0.2, draw.integers(2, 5, len(site)), 1)
+        person = np.repeat(np.arange(len(site)), scans)
+        site, label = np.repeat(site, scans), np.repeat(label, scans)
+        folds = id_folds(site, label, person.astype(str), seed)
+        owner = [set(person[fold["test"]]) for fold in folds]
+        assert sum(map(len, owner)) == len(set.union(*owner)) == len(scans)
+        assert spread(counted(folds, site, label)) <= 4
+    # Families across sites and classes have no such bound, but nobody is lost.
+    table = make_table(per_class=20, families=True)
+    folds = id_folds(table["site"], table["label"], table["group"], 0)
+    counts = counted(folds, table["site"].str[4:].astype(int).to_numpy(), table["label"].to_numpy())
+    assert spread(counts) <= 3 and counts.sum() == len(table)
+
+
+def test_id_folds_rotate():
+    """7:2:1: a fold validates on what the next two test."""
+    table = make_table()
     folds = id_folds(table["site"], table["label"], table["group"], 0)
     assert [fold["name"] for fold in folds] == [f"fold-{number:02d}" for number in range(1, 11)]
-    cells = list(zip(table["site"], table["label"], strict=True))
-    slack = 2 if families else 0
-    for fold in folds:
-        counts = Counter(cells[index] for index in fold["test"])
-        for cell, total in Counter(cells).items():
-            assert total // 10 - slack <= counts[cell] <= -(-total // 10) + slack
-        assert abs(len(fold["test"]) - len(table) / 10) <= 1 + slack
-        assert len(fold["validation_groups"]) == 1
-    # 7:2:1 with rotation: a fold validates on what the next two test.
     for number, fold in enumerate(folds):
         following = [folds[(number + step) % 10]["test"] for step in (1, 2)]
-        assert fold["validation"] == sorted(chain(*following))
+        assert fold["validation_groups"] == [sorted(chain(*following))]
+
+
+def few_patients(n_sites: int, patients: int) -> pd.DataFrame:
+    rows = [
+        (f"s{site}{number}", f"site{site}", int(number < patients), "n/a")
+        for site in range(n_sites)
+        for number in range(20)
+    ]
+    return pd.DataFrame(rows, columns=["subject", "site", "label", "group"])
+
+
+def test_a_fold_of_one_class_is_told():
+    """Eight patients for ten folds: two test controls only. Six are too few to validate with."""
+    told = one_class_folds(make_split(few_patients(4, 2), "toy", "id", 0))
+    assert told.startswith("2 of 10 folds of protocol id test one class only, e.g. fold-")
+    assert one_class_folds(make_split(few_patients(5, 2), "toy", "id", 0)) == ""
+    with pytest.raises(BrioError, match=r"fold-09 validates with one class only; .* 10 subjects"):
+        make_split(few_patients(2, 3), "toy", "id", 0)
+    families = make_table(n_sites=1).assign(group=[f"family{i % 9}" for i in range(18)])
+    with pytest.raises(BrioError, match=r"fold-08 tests nobody; .* as many groups"):
+        make_split(families, "toy", "id", 0)
 
 
 @pytest.mark.parametrize("protocol", ["loso", "id"])
@@ -163,70 +238,3 @@ def test_bad_cohorts_are_named():
             make_split(one_class, "toy", protocol, 0)
     with pytest.raises(BrioError, match="no protocol 'kfold'"):
         make_split(table, "toy", "kfold", 0)
-
-
-SITES = np.repeat(["A", "B", "C", "D"], (40, 30, 20, 10))
-
-
-def _connectivity(strength: float, seed: int = 0) -> np.ndarray:
-    """Noise, and a pattern per site of the given strength."""
-    draw = np.random.default_rng(seed)
-    pattern = {site: draw.normal(size=(12, 12)) for site in "ABCD"}
-    fc = np.stack([draw.normal(size=(12, 12)) + strength * pattern[site] for site in SITES])
-    fc = 0.1 * (fc + fc.transpose(0, 2, 1))
-    fc[:, range(12), range(12)] = 0
-    return fc.astype(np.float32)
-
-
-def _balanced(found, sites=SITES):
-    return np.mean([(found[sites == site] == site).mean() for site in np.unique(sites)])
-
-
-def test_sites_are_recognised_if_they_differ_and_only_then():
-    assert _balanced(recognised_sites(_connectivity(1.0), SITES)) == 1
-    chance = [_balanced(recognised_sites(_connectivity(0.0, seed), SITES)) for seed in range(8)]
-    assert abs(np.mean(chance) - 0.25) < 0.06
-
-
-def test_a_subject_does_not_recognise_itself():
-    """With one subject per site nobody else can tell, so every answer is wrong."""
-    fc = _connectivity(1.0)[:4]
-    names = np.array(list("ABCD"))
-    assert _balanced(recognised_sites(fc, names), names) == 0
-
-
-def test_large_cohorts_are_thinned(monkeypatch):
-    monkeypatch.setattr(module, "MOST_SUBJECTS", 50)
-    found = recognised_sites(_connectivity(1.0), SITES)
-    assert (found != "").sum() == 50 and (found[found != ""] == SITES[found != ""]).all()
-
-
-def test_columns_are_those_of_plain_numpy():
-    fc = _connectivity(0.5)
-    found = site_profile(fc, SITES)
-    edges = fc[:, *np.triu_indices(12, 1)].astype(float)
-    np.testing.assert_allclose(found["fc_mean"], edges.mean(1))
-    np.testing.assert_allclose(found["fc_sd"], edges.std(1))
-    others = edges[1:40].mean(0)
-    assert found["typicality"][0] == pytest.approx(np.corrcoef(edges[0], others)[0, 1])
-    assert not any(found["outlier"])
-
-
-def test_outliers_are_named():
-    fc = _connectivity(3.0)
-    fc[45] = _connectivity(0.0, 1)[45]
-    fc[60] += 2
-    found = site_profile(fc, SITES)["outlier"]
-    assert "unlike its site" in found[45] and "level of FC" in found[60]
-    assert sum(map(bool, found)) <= 3
-
-
-def test_cohort_without_spread_has_no_outliers():
-    assert not robust_z(np.ones(6), np.array([0, 0, 0, 1, 1, 1])).any()
-
-
-def test_constant_regions_are_no_problem():
-    fc = _connectivity(0.5)
-    fc[3] = 0
-    found = site_profile(fc, SITES)
-    assert found["typicality"][3] == 0 and np.isfinite(found["fc_mean"]).all()

@@ -94,7 +94,8 @@ def test_external_predictions_appear_in_tables_and_tests(split, tmp_path):
         (lambda t: pd.concat([t, t.iloc[:1].assign(subject="x")]), "which the split does not"),
         (lambda t: t.assign(logit=np.inf), "not finite"),
         (lambda t: t.assign(logit="high"), "not a number"),
-        (lambda t: t.drop(columns="fold"), "no column 'fold'"),
+        (lambda t: t.assign(logit=1 / (1 + np.exp(-t["logit"]))), "write log-odds instead: log(p"),
+        (lambda t: t.drop(columns="fold"), "no column 'fold'; correct it"),
     ],
 )
 def test_what_does_not_fit_the_split_is_named(split, tmp_path, change, words):

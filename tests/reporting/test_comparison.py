@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.reporting.standins import DATASET, METHODS, make_table, summarised, write_run
+from tests.reporting.test_figures import draw
 
 SEEDS = (0, 1)
 
@@ -81,6 +82,18 @@ def test_differences_and_tests_equal_a_recomputation(results):
         max(p_values[larger], min(1, 2 * p_values[smaller]))
     )
     assert np.isnan(rows.loc["brio", "p"]) and np.isnan(rows.loc["brio", "difference"])
+
+
+def test_any_variant_can_be_the_reference(results, tmp_path):
+    words = {"datasets": {"demo": DATASET}, "entry": {"reference": "gcn"}}
+    files = {"summaries": [results / "loso.csv"], "sites": [results / "loso-sites.csv"]}
+    path = make_table("comparison", tmp_path / "comparison", **words, **files)
+    rows = pd.read_csv(path).query("score == 'auc'").set_index("variant")
+    difference = site_aucs(results, "brio") - site_aucs(results, "gcn")
+    assert rows.loc["brio", "difference"] == pytest.approx(difference.mean())
+    assert rows.loc["brio", "reference"] == "gcn" and np.isnan(rows.loc["gcn", "p"])
+    words = path.with_suffix(".md").read_text()
+    assert "Difference to GCN" in words and "to BRIO" not in words
 
 
 def test_pooled_auc_stands_beside_the_mean(results):
@@ -166,3 +179,17 @@ def test_without_brio_nothing_is_tested(tmp_path):
     run(tmp_path, "id")
     text = (tmp_path / "comparison.md").read_text()
     assert "nothing is tested" in text and "their p is too small" in text
+
+
+def test_folds_of_one_class_have_no_auc_and_do_not_hurt(tmp_path):
+    """Every fold tests one class only, for all methods or for some folds."""
+    for poor in (slice(None), slice(3)):
+        runs = [write_run(tmp_path, variant, protocol="id") for variant in METHODS]
+        for run in runs:
+            table = pd.read_csv(run / "predictions.csv")
+            names = sorted(set(table["fold"]))[poor]
+            table.loc[table["fold"].isin(names), "label"] = 0
+            table.to_csv(run / "predictions.csv", index=False)
+        summaries, sites = summarised(tmp_path, runs, "id")
+        pdf, _ = draw("auc_by_site", tmp_path / "figure", summaries=[summaries], sites=[sites])
+        assert pdf.stat().st_size > 10_000

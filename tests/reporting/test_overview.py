@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting.pages.headline import headlines
-from brio_core.reporting.pages.overview import SECTIONS, sections
+from brio_core.reporting.pages.overview import SECTIONS, changed_hyperparameters, sections
 from brio_core.reporting.results import SUMMARY_NUMBERS
 from brio_core.reporting.table import Cell, Row, Table
 from brio_core.reporting.tables.permuted import permuted_rows, verdict
@@ -68,7 +68,7 @@ def make_page(root, sites, title):
     prefix = root / "tables/paper_vs_ours"
     table("paper_vs_ours", *first, *empty, *named, "--out-prefix", prefix)
     methods = [ROOT / f"config/methods/{name}.yaml" for name in ("brio", "gcn")]
-    config = write_run_config(root, overrides={"all": {"note": EVIL}})
+    config = write_run_config(root, overrides={"all": {"optimiser": EVIL}})
     files = ("--config", config, "--methods", *methods)
     table("settings", *files, "--out-prefix", root / "tables/settings")
     others = ("--entry", json.dumps({"other_methods": True}))
@@ -178,6 +178,13 @@ def test_page_says_what_was_run(results, page):
     sentence = f"BRIO reaches a pooled AUC of {row['pooled_auc']:.2f} [{low:.2f}, {high:.2f}]"
     assert sentence in text
     assert "seed-0/predictions.csv" in text and "snakemake --cores all tables" in text
+
+
+def test_only_overrides_of_what_was_run_are_shown():
+    variants = {"gcn": {"method": "gcn", "hyperparameters": {"hidden": 8}}}
+    asked = {"all": {"hidden": 8, "epochs": 9}, "gcn": {"hidden": 4}, "disco": {"epochs": 2}}
+    run = {"config": {"overrides": asked}, "variants": variants}
+    assert changed_hyperparameters(run) == {"all": {"hidden": 8}, "gcn": {"hidden": 4}}
 
 
 def test_page_is_read_from_top_to_bottom(page):

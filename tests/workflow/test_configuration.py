@@ -75,7 +75,7 @@ def test_settings_come_in_this_order(elsewhere):
     elsewhere(
         "methods",
         "mine",
-        "method: mine\nlabel: M\ngroup: Ours\n"
+        "method: mine\nlabel: M\ngroup: Ours\nplanned: true\n"
         "presets: {common: {a: 1, b: 1, c: 1, d: 1, e: 1}, published: {b: 2, c: 2, d: 2, e: 2}}\n"
         "variants: {mine-e5: {label: M5, hyperparameters: {e: 5}}}\n",
     )

@@ -8,7 +8,15 @@ from tests.workflow.test_configuration import STUDY, configuration
 from workflow.planning.documents import document_files
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
-from workflow.planning.outputs import item, item_runs, output_inputs, output_names, planned
+from workflow.planning.outputs import (
+    command_options,
+    item,
+    item_runs,
+    output_inputs,
+    output_names,
+    planned,
+    reference,
+)
 from workflow.planning.paths import Paths, Run
 from workflow.planning.runs import canonical_variant, experiment_runs
 
@@ -129,12 +137,30 @@ def test_the_second_look_at_a_setting_has_other_seeds_than_the_search():
 def test_the_second_round_compares_with_the_setting_that_the_first_chose():
     searched = configuration(f"{STUDY}/open-settings")
     runs = experiment_runs(searched, "second-round")
-    reference = item(searched, "tables", "second-round")["reference"]
-    assert canonical_variant(searched, reference) == "brio-query1" in {run.variant for run in runs}
-    assert canonical_variant(configuration(f"{STUDY}/config"), reference) == "brio", (
+    stated = item(searched, "tables", "second-round")["reference"]
+    assert canonical_variant(searched, stated) == "brio-query1" in {run.variant for run in runs}
+    assert reference(searched, "tables", "second-round") == "brio-query1"
+    assert canonical_variant(configuration(f"{STUDY}/config"), stated) == "brio", (
         "which is what BRIO is by default"
     )
     assert canonical_variant(configuration(), "brio-k2") == "brio-k2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "brio"),
+        ({"methods": ["gcn", "linear-tangent", "linear-correlation"]}, "linear-tangent"),
+        ({"methods": ["gin", "gcn"]}, "gin"),
+        ({"reference": "gcn"}, "gcn"),
+    ],
+)
+def test_all_are_compared_with_what_is_stated_or_else_with_something(changes, expected):
+    resolved = configuration(experiments=["main"], **changes)
+    assert reference(resolved, "tables", "comparison").startswith(expected)
+    assert f'"reference": "{expected}' in command_options(resolved, "tables", "comparison")
+    if expected == "gcn":
+        assert reference(resolved, "tables", "ablation-checkpoints") == "brio", "it shows no GCN"
 
 
 def test_a_figure_per_cohort_shows_that_cohort():
@@ -188,7 +214,7 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
     assert own["label"] == "GCN (searched)" and own["method"] == "gcn"
     assert own["hyperparameters"] == plain["hyperparameters"] and plain["search"] == {}
     assert own["search"] == resolved.methods["gcn"]["search"]
-    fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 9}})[1]
+    fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 40}})[1]
     assert usual - fixed == {"gcn-searched"}, "nothing is left to search"
     assert found(search=True)[1] == one_try, "all are searched under their own names"
     inputs = output_inputs(resolved, "tables", "equal-effort")

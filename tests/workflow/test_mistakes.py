@@ -2,9 +2,11 @@
 
 import pytest
 
-from tests.workflow.test_configuration import FIVE_LINES, configuration
+from tests.workflow.test_configuration import FIVE_LINES, ROOT, configuration
 from workflow.planning.files import ConfigurationError, read_yaml
 from workflow.planning.loading import load
+
+GCN = (ROOT / "config/methods/gcn.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,12 @@ from workflow.planning.loading import load
         ({"overrides": {"all": {"batch_size": 0}}}, "batch_size is 0, but must be above 0"),
         ({"methods": ["gcn"], "experiments": ["ablations"]}, "'ablations' has nothing to run"),
         ({"variants": ["brio-k3"]}, "'variants': unknown variant 'brio-k3'; did you mean 'brio-"),
+        (
+            {"overrides": {"brio": {"epochs": 20}}},
+            "variant 'brio' would be trained for 20 epochs, but its checkpoint is chosen from",
+        ),
+        ({"reference": "bro"}, "'reference' is 'bro', which no experiment of this configuration"),
+        ({"methods": ["gcn"], "reference": "brio"}, "'reference' is 'brio', which no experiment"),
         ({"diagnostics": {"scan_fractions": [1.5]}}, "must be at most 1, not 1.5"),
     ],
 )
@@ -120,6 +128,19 @@ def test_broken_yaml_names_the_line(tmp_path):
             "variants: {mine-searched: {label: S, hyperparameters: {a: 2}}}\n",
             "variant 'mine-searched' is also defined by method 'mine'",
         ),
+        (
+            "methods",
+            "mine",
+            "method: mine\nlabel: M\ngroup: Ours\n",
+            "method 'mine' has no code, brio_core/methods/mine.py does not exist; write it, or say",
+        ),
+        ("methods", "gcn", GCN.replace("dropout:", "drop:"), "unknown hyperparameter 'drop'; did"),
+        (
+            "methods",
+            "gcn",
+            GCN.replace("    dropout:", "#"),
+            "presets.common has no 'dropout', w",
+        ),
         ("experiments", "mine", "title: M\nruns: [{variants: [brio-k3]}]\n", "unknown variant"),
         (
             "experiments",
@@ -178,3 +199,17 @@ def test_mistakes_in_other_files(elsewhere, kind, name, text, message):
         configuration()
     assert message in str(error.value)
     assert str(error.value).startswith(f"config/{kind}/{name}.yaml")
+
+
+def test_the_source_of_methods_is_read_like_their_code():
+    """Planning, which may not import torch, knows the same hyperparameters."""
+    from dataclasses import fields
+
+    from brio_core.methods import registry
+    from workflow.planning.methods import declared, has_code
+
+    for name in registry.names():
+        known = fields(registry.find(name).Hyperparameters)
+        assert declared(name).keys() == {field.name for field in known}, name
+        assert [key for key, needed in declared(name).items() if needed]
+    assert has_code("fc-hgnn") and not has_code("fc-hgmn")

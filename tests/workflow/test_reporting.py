@@ -96,7 +96,12 @@ def test_missing_data_say_that_they_can_be_skipped(project):
     assert "on_missing=skip" in done.stdout
 
 
-def test_external_predictions_join_the_comparison_of_all_methods():
+def test_external_predictions_join_the_comparison_of_all_methods(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"'external\.theirs': the file theirs-0\.csv"):
+        configuration(external=EXTERNAL)
+    for number in (0, 1):
+        (tmp_path / f"theirs-{number}.csv").touch()
     resolved = configuration(external=EXTERNAL)
     assert resolved.config["external"]["theirs"]["group"] == "External predictions"
     theirs = [run for run in summary_runs(resolved, "main", "demo", "loso") if "th" in run[2]]
@@ -146,6 +151,10 @@ def test_external_predictions_are_adopted_and_followed(after_demo):
         stream.write("a,b,0.5\n")
     jobs = after_demo.plan()
     assert {job for job in jobs if job[0] == "adopt"} == {("adopt", "demo", "loso", "theirs", "1")}
+    (after_demo.folder / "theirs-1.csv").unlink()
+    done = after_demo.snakemake("--cores", "2")
+    assert done.returncode == 1, "the row that was taken over before must not stay silently"
+    assert "the file theirs-1.csv does not exist" in done.stdout.splitlines()[-1]
 
 
 def test_one_lost_prediction_file_reruns_its_cell_and_what_hangs_on_it(after_demo):

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pandas as pd
+import pytest
 import yaml
 
 from tests.tiny import DATASET, ROOT, make_lab
@@ -35,6 +37,52 @@ def test_missing_data_are_named_before_any_job(project):
     (project.folder / "data/abide").mkdir(parents=True)
     said = sentence(project.snakemake("--cores", "1", "--configfile", "config/abide.yaml"))
     assert "the file data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv does not" in said
+
+
+def test_a_plan_warns_of_what_would_stop_a_run(project):
+    """Plans are made on login nodes and before data are there."""
+    words = ("--configfile", "config/abide.yaml")
+    planned = project.snakemake("-n", *words, CUDA_VISIBLE_DEVICES="")
+    assert planned.returncode == 0
+    last = planned.stdout[planned.stdout.index("What it will cost") :]
+    assert "\nwarning: the data of some cohorts are missing.\nabide-aal116: the folder" in last
+    assert "\nwarning: 36 of 40 variants train on a GPU, and this machine shows none." in last
+    assert "error: " not in planned.stdout
+
+
+def test_no_gpu_is_said_before_any_job(project):
+    words = ("--cores", "1", "--config", "methods=[gcn, linear-correlation]", "experiments=[main]")
+    said = sentence(project.snakemake(*words, "device=auto", CUDA_VISIBLE_DEVICES=""))
+    assert said.startswith("error: 1 of 2 variants train on a GPU, and this machine shows none.")
+    assert "set 'device: cpu' in the configuration" in said
+    assert not (project.folder / "results").exists()
+    # What the driver of a machine with a GPU says, and a configuration that needs none.
+    driver = project.bin / "nvidia-smi"
+    driver.write_text("#!/bin/sh\necho 'GPU 0: (UUID: GPU-0)'\n")
+    driver.chmod(0o755)
+    allowed = (("device=auto", "allow_cpu=true"), ("device=cpu",))
+    for choice, seen in ((("device=auto",), "0"), *((one, "") for one in allowed)):
+        done = project.snakemake("-n", *words[2:], *choice, CUDA_VISIBLE_DEVICES=seen)
+        assert done.returncode == 0 and "on a GPU" not in done.stdout, done.stdout
+        warning = "\nwarning: 'overrides' of methods that are not run: brio, gsat, disc, disco, "
+        assert warning in done.stdout[done.stdout.index("What it will cost") :]
+
+
+def test_a_plan_for_another_directory_looks_for_data_there(tmp_path):
+    done = make_lab(tmp_path).snakemake("-n")
+    assert done.returncode == 0 and "warning" not in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_six_sites_of_ten_subjects_reach_a_page(tmp_path):
+    """Their folds were of one class; now each fold tests three of either."""
+    lab = make_lab(tmp_path, sites=6, per_class=5, experiments=["main"])
+    done = lab.snakemake("--cores", "2")
+    assert done.returncode == 0, done.stdout
+    assert (lab.results / "index.html").exists()
+    folds = pd.read_csv(lab.results / "summaries/main/tiny/id-sites.csv")
+    assert len(folds) == 2 * 10 and (folds["n"] == 6).all() and (folds["positives"] == 3).all()
+    assert folds["auc"].notna().all()
 
 
 def test_data_are_not_needed_once_they_are_extracted(project):
@@ -135,6 +183,9 @@ def test_targets_that_need_another_configuration(project):
     words = ("--config", "methods=[gcn]", "experiments=[main]")
     said = sentence(project.snakemake("lambda-sweep", "-n", *words))
     assert "'lambda-sweep' has nothing to run" in said
+    words = ("--config", "overrides={gcn: {first_epoch: 31}}", "experiments=[ablations]")
+    said = sentence(project.snakemake("main", "-n", *words))
+    assert "error: variant 'gcn' would be trained for 30 epochs" in said
 
 
 def test_the_resolved_configuration_is_kept(finished):
@@ -198,6 +249,9 @@ def test_a_failed_job_leaves_no_report_and_can_be_repeated(project):
     done = project.snakemake("--cores", "2", FAIL="connect")
     assert done.returncode == 1
     assert "error: asked to fail" in done.stdout, "the profile shows the log of a failed job"
+    last = done.stdout.splitlines()[-2:]
+    assert last[0] == "error: 1 job failed; the end of each log:"
+    assert last[1] == "  results/logs/connect/demo.log: error: asked to fail"
     assert (project.folder / "results/splits/demo/id.json").exists(), "the rest goes on"
     assert not (project.folder / "results/report.html").exists()
     assert project.snakemake("--cores", "2").returncode == 0

@@ -4,13 +4,16 @@ Every check yields sentences; the first one of all is told.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from brio_core.methods.hyperparameters import check_ranges
 from brio_core.reporting.catalogue import catalogue
 from brio_core.system.errors import BrioError
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
 from workflow.planning.files import ConfigurationError, names, shown
-from workflow.planning.runs import experiment_runs
+from workflow.planning.methods import declared, has_code, module_of
+from workflow.planning.paths import Run
+from workflow.planning.runs import canonical_variant, experiment_runs, wanted_runs
 from workflow.planning.schema import HYPERPARAMETERS, suggestion
 
 Where = Callable[[str], str]
@@ -18,7 +21,7 @@ Where = Callable[[str], str]
 
 def check_files(configuration: Configuration, where: Where) -> None:
     """Raise the first mistake; ``where`` names the place which a key comes from."""
-    for check in (_names, _external, _hyperparameters, _variants, _experiments):
+    for check in (_names, _external, _hyperparameters, _variants, _experiments, _code):
         for problem in check(configuration, where):
             raise ConfigurationError(problem)
 
@@ -31,7 +34,19 @@ def check_runs(configuration: Configuration, where: Where) -> None:
             f"{where('on_missing')}: with 'on_missing: skip' no cohort is left, the data of "
             f"{', '.join(cohorts)} are not there"
         )
-    for name in configuration.config["experiments"]:
+    active, reference = configuration.config["experiments"], configuration.config["reference"]
+    if reference in configuration.variants:
+        reference = canonical_variant(configuration, reference)
+    runs = [run for name in active for run in wanted_runs(configuration, name)]
+    compared = dict.fromkeys(run.variant for run in runs)
+    if reference and reference not in compared:
+        raise ConfigurationError(
+            f"{where('reference')}: 'reference' is {reference!r}, which no experiment of this "
+            f"configuration runs{suggestion(reference, compared)}"
+        )
+    for problem in late_checkpoints(configuration, runs):
+        raise ConfigurationError(f"{where('overrides')}: {problem}")
+    for name in active:
         if not experiment_runs(configuration, name):
             raise ConfigurationError(
                 f"{where('experiments')}: experiment {name!r} has nothing to run with these cohorts"
@@ -77,6 +92,10 @@ def _external(configuration: Configuration, where: Where) -> Iterator[str]:
             if pairs.count((cohort, protocol)) > 1:
                 once = "list all files in one entry"
                 yield f"{place} names {cohort!r} with {protocol!r} twice; {once}"
+        # Without its file a run that was taken over earlier would stay in the tables.
+        for file in (file for entry in entries for file in entry["files"]):
+            if not Path(file).is_file():
+                yield f"{place}: the file {file} does not exist; correct its path, or take it out"
 
 
 def _hyperparameters(configuration: Configuration, where: Where) -> Iterator[str]:
@@ -110,6 +129,39 @@ def _changes(values: dict, common: dict, place: str) -> Iterator[str]:
         check_ranges(values, place)
     except BrioError as error:
         yield str(error)
+
+
+def _code(configuration: Configuration, where: Where) -> Iterator[str]:
+    """The code of a method must be there, and must know the hyperparameters of its file."""
+    for name in configuration.config["methods"]:
+        method, place = configuration.methods[name], shown(configuration.find("methods", name))
+        if method["planned"]:
+            continue
+        if not has_code(name):
+            yield (
+                f"{place}: method {name!r} has no code, {module_of(name)}.py does not exist; write "
+                "it, or say 'planned: true', or take the method out of 'methods'"
+            )
+        common, known = method["presets"]["common"], declared(name)
+        if known is None:
+            continue
+        yield from _unknown(common, known, "hyperparameter", f"{place}: presets.common")
+        for key, needed in known.items():
+            if needed and key not in common:
+                yield f"{place}: presets.common has no {key!r}, which {module_of(name)} needs"
+
+
+def late_checkpoints(configuration: Configuration, runs: Iterable[Run]) -> Iterator[str]:
+    """Trainings that would end before a checkpoint may be chosen."""
+    for variant in dict.fromkeys(run.variant for run in runs):
+        values = configuration.train_params(variant)["hyperparameters"]
+        epochs, first = values.get("epochs"), values.get("first_epoch")
+        if epochs and first and first > epochs:
+            yield (
+                f"variant {variant!r} would be trained for {epochs} epochs, but its checkpoint is "
+                f"chosen from epoch {first} on (first_epoch); lower first_epoch too, for instance "
+                f"under overrides.{configuration.variants[variant][0]}"
+            )
 
 
 def _variants(configuration: Configuration, where: Where) -> Iterator[str]:

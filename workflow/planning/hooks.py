@@ -9,7 +9,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from statistics import mean
 
@@ -18,9 +18,17 @@ import yaml
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
 from workflow.planning.remote import planned_jobs, write_jobs
-from workflow.planning.runs import resolved
-from workflow.planning.sources import missing_data
+from workflow.planning.runs import resolved, wanted_runs
+from workflow.planning.sources import has_gpu, missing_data
 
+# Said with `snakemake --lint`, which cannot be told to leave a remark out.
+LINT = (
+    "About 'Shell command directly uses variable RUN': it is meant so. RUN holds the place of this "
+    "repository; as a parameter it would train everything again wherever the repository is moved."
+)
+# Of more failures than these the rest is counted.
+MOST_FAILURES = 20
+TRAINING_RULES = ("train", "diagnose")
 RAW_DATA_RULES = ("candidates", "extract", "assemble")
 REPORTED_RULES = ("table", "figure", "index")
 
@@ -29,14 +37,17 @@ def prepare(workflow, configuration: Configuration) -> None:
     """Stop where results cannot be written, and let a dry run end with its cost."""
     if not workflow.is_main_process:
         return
+    if any(word.startswith("--lint") for word in sys.argv):
+        print(LINT, file=sys.stderr)
     paths = configuration.paths
     # A file may stand where the results should, before Snakemake looks for them there.
     with _unwritable_in_one_sentence(paths.results), suppress(FileNotFoundError):
         os.stat(paths.run_config)
     if workflow.output_settings.dryrun:
-        # Snakemake leaves the folder of --directory before Python exits.
-        results = Path(paths.results).absolute()
-        atexit.register(_print_costs, workflow, configuration, results)
+        atexit.register(_print_costs, workflow, configuration, Path.cwd())
+        return
+    for idle in _idle_overrides(configuration):
+        print(f"warning: {idle}", file=sys.stderr)
 
 
 def target_of(workflow, configuration: Configuration, experiment: str) -> str:
@@ -68,6 +79,28 @@ def write_report(workflow, configuration: Configuration) -> None:
         workflow.async_run(auto_report(workflow.dag, html, *settings))
 
 
+def tell_failures(workflow) -> None:
+    """Repeat at the very end what failed jobs said: others went on after them."""
+    failed = [one for job in workflow.scheduler.failed for one in getattr(job, "jobs", [job])]
+    lines = [f"  {log}: {_last_words(Path(log))}" for job in failed for log in job.log]
+    if len(lines) > MOST_FAILURES:
+        lines[MOST_FAILURES:] = [f"  and {len(lines) - MOST_FAILURES} more"]
+    if lines:
+        jobs = "1 job" if len(failed) == 1 else f"{len(failed)} jobs"
+        report = "\n".join(["", f"error: {jobs} failed; the end of each log:", *lines])
+        atexit.register(print, report, file=sys.stderr)
+
+
+def _last_words(log: Path) -> str:
+    """The error that a log ends with, or its last line."""
+    try:
+        lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    except OSError:
+        lines = []
+    errors = [line for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["it says nothing"])[-1]
+
+
 @contextmanager
 def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
     try:
@@ -85,43 +118,63 @@ def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
 
 def prepare_run(workflow, configuration: Configuration) -> None:
     """Stop before the first job if something it needs is not there; record the configuration."""
-    jobs = [(job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs()]
-    cohorts = {wildcards.cohort for rule, wildcards in jobs if rule in RAW_DATA_RULES}
-    variants = {wildcards.variant for rule, wildcards in jobs if rule == "train"}
-    plans_remote = any(rule == "remote" for rule, _ in jobs)
-    if plans_remote:
-        variants |= {run.variant for _, run in planned_jobs(configuration)}
-    problems = _missing_data(configuration, cohorts) + _missing_code(configuration, variants)
+    problems = list(_problems(workflow, configuration))
     if problems and not workflow.touch:
-        sys.exit("\n".join(problems))
+        sys.exit("\n".join(f"error: {problem}" for problem in problems))
     with _unwritable_in_one_sentence(configuration.paths.results):
         _write_run_config(configuration)
-        if plans_remote:
+        if any(job.rule.name == "remote" for job in workflow.dag.needrun_jobs()):
             write_jobs(workflow, configuration)
 
 
-def _missing_data(configuration: Configuration, cohorts: set[str]) -> list[str]:
+def _problems(workflow, configuration: Configuration) -> Iterator[str]:
+    """What the jobs of a plan need and this machine does not have."""
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    cohorts = {job.wildcards.cohort for job in jobs if job.rule.name in RAW_DATA_RULES}
+    variants = {job.wildcards.variant for job in jobs if job.rule.name in TRAINING_RULES}
+    yield from _missing_data(configuration, cohorts)
+    # Other executors send jobs to machines that this one knows nothing about.
+    if workflow.local_exec:
+        yield from _missing_gpu(configuration, variants)
+    if any(job.rule.name == "remote" for job in jobs):
+        variants |= {run.variant for _, run in planned_jobs(configuration)}
+    yield from _missing_code(configuration, variants)
+
+
+def _missing_data(configuration: Configuration, cohorts: set[str]) -> Iterator[str]:
     datasets, data_dir = configuration.datasets, configuration.config["data_dir"]
     found = [missing_data(datasets[name], data_dir) for name in datasets if name in cohorts]
     missing = [text for text in found if text]
-    if not missing:
-        return []
-    advice = (
-        "Get them, or remove these cohorts from 'cohorts' in the configuration, or run the others "
-        "with '--config on_missing=skip'."
-    )
-    return ["error: the data of some cohorts are missing.", *missing, advice]
+    if missing:
+        advice = (
+            "Get them, or remove these cohorts from 'cohorts' in the configuration, or run the "
+            "others with '--config on_missing=skip'."
+        )
+        yield "\n".join(["the data of some cohorts are missing.", *missing, advice])
 
 
-def _missing_code(configuration: Configuration, variants: set[str]) -> list[str]:
+def _missing_code(configuration: Configuration, variants: set[str]) -> Iterator[str]:
     needed = {configuration.variants[variant][0] for variant in variants}
     planned = [name for name in sorted(needed) if configuration.methods[name]["planned"]]
-    if not planned:
-        return []
-    return [
-        f"error: some methods are planned but have no code yet: {', '.join(planned)}.",
-        "Remove them from 'methods' in the configuration or from the experiment.",
-    ]
+    if planned:
+        yield (
+            f"some methods are planned but have no code yet: {', '.join(planned)}.\n"
+            "Remove them from 'methods' in the configuration or from the experiment."
+        )
+
+
+def _missing_gpu(configuration: Configuration, variants: set[str]) -> Iterator[str]:
+    config = configuration.config
+    if config["device"] == "cpu" or (config["device"] == "auto" and config["allow_cpu"]):
+        return
+    count = sum(configuration.method_of(variant)["gpu"] for variant in variants)
+    if count and not has_gpu():
+        yield (
+            f"{count} of {len(variants)} variants train on a GPU, and this machine shows none.\n"
+            "Jobs that a cluster sends to its nodes find their own (docs/cluster.md). Otherwise "
+            "run where there is one, or set 'device: cpu' in the configuration, which can take "
+            "days."
+        )
 
 
 def _write_run_config(configuration: Configuration) -> None:
@@ -135,17 +188,32 @@ def _write_run_config(configuration: Configuration) -> None:
     os.replace(partial, path)
 
 
-def _print_costs(workflow, configuration: Configuration, results: Path) -> None:
-    """Print the cost of the plan that a dry run has made; nothing if it has failed."""
-    if workflow.scheduler is None:
-        return
-    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+def _print_costs(workflow, configuration: Configuration, folder: Path) -> None:
+    """Print the cost of the plan that a dry run has made, and what the jobs would miss here.
+
+    Snakemake leaves ``folder``, that of --directory, before Python exits.
+    """
+    # There is no scheduler if the plan has failed.
+    jobs = workflow.scheduler and list(workflow.dag.needrun_jobs(exclude_finished=False))
     if not jobs:
         return
     waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
     planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
     runs = [(run.cohort, configuration.variants[run.variant][0]) for run in waiting]
-    print("\n".join(_costs(len(jobs), planned, runs, results)))
+    with chdir(folder):
+        print("\n".join(_costs(len(jobs), planned, runs, Path(configuration.paths.results))))
+        for problem in (*_idle_overrides(configuration), *_problems(workflow, configuration)):
+            print(f"\nwarning: {problem}")
+
+
+def _idle_overrides(configuration: Configuration) -> Iterator[str]:
+    """A sentence on overrides of methods that are not run."""
+    active = configuration.config["experiments"]
+    runs = [run for name in active for run in wanted_runs(configuration, name)]
+    used = {"all", *(configuration.variants[run.variant][0] for run in runs)}
+    idle = [name for name in configuration.config["overrides"] if name not in used]
+    if idle:
+        yield f"'overrides' of methods that are not run: {', '.join(idle)}"
 
 
 def _costs(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) -> list[str]:

@@ -22,6 +22,8 @@ WHOLE_RUN = {
         "other_methods": True,
     },
 }
+# What tables compare with unless somebody says otherwise.
+REFERENCE = "brio"
 # Files that are written or known before the first job; rules follow their content, not the files.
 NO_INPUT = ("config", "methods")
 
@@ -177,8 +179,8 @@ def command_options(configuration: Configuration, kind: str, name: str) -> str:
     for option, files in output_inputs(configuration, kind, name).items():
         words += [f"--{option.replace('_', '-')}", *files]
     own = {key: entry[key] for key in ("title", "caption", *output.options) if key in entry}
-    if "reference" in own:
-        own["reference"] = canonical_variant(configuration, own["reference"])
+    if "reference" in output.options:
+        own["reference"] = reference(configuration, kind, name)
     cohorts = list(configuration.datasets)
     if "experiment" in entry:
         runs = item_runs(configuration, kind, name, with_skipped=True)
@@ -187,6 +189,18 @@ def command_options(configuration: Configuration, kind: str, name: str) -> str:
             words += ["--planned", as_json(planned(configuration, kind, name))]
     datasets = {cohort: about(configuration, cohort) for cohort in cohorts}
     return shlex.join([*words, "--entry", as_json(own), "--datasets", as_json(datasets)])
+
+
+def reference(configuration: Configuration, kind: str, name: str) -> str:
+    """The variant that a table compares the others with: the first of these that it shows.
+
+    Its own, that of the configuration, BRIO, the first linear row, the first variant.
+    """
+    variants = list(dict.fromkeys(run.variant for run in item_runs(configuration, kind, name)))
+    linear = [one for one in variants if configuration.method_of(one)["group"] == "Linear"]
+    stated = (item(configuration, kind, name).get("reference"), configuration.config["reference"])
+    stated = [canonical_variant(configuration, one) for one in stated if one]
+    return next(one for one in (*stated, REFERENCE, *linear, *variants) if one in variants)
 
 
 def about(configuration: Configuration, cohort: str) -> dict:

@@ -1,11 +1,34 @@
-"""What the workflow knows about raw data: where it is, and whether it is there."""
+"""What must be there before a job starts: where raw data are, and whether there is a GPU."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 DEMO = "demo"
 # Keys of a dataset file that describe a cohort but do not change what is extracted from it.
 DESCRIPTIVE = ("title", "task", "how_to_get", "extract_batches")
 _PHENOTYPES = "ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
+
+
+# Of NVIDIA's driver, of it inside Windows, of Jetson boards, and of AMD's driver.
+_GPU_FILES = ("nvidia[0-9]*", "dxg", "nvhost-gpu", "kfd")
+
+
+def has_gpu() -> bool:
+    """Whether this machine shows a GPU to its jobs; torch, which knows best, is not asked."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return False
+    if any(file for name in _GPU_FILES for file in Path("/dev").glob(name)):
+        return True
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return False
+    try:
+        listed = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "GPU " in listed.stdout
 
 
 def described(dataset: dict) -> dict:

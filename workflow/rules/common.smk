@@ -8,11 +8,13 @@ from brio_core.reporting.remarks import remarks
 from brio_core.system.versions import code_version, program_version
 from brio_core.system.errors import BrioError
 from workflow.planning import documents, outputs, remote, sources
+from workflow.planning.checks import late_checkpoints
 from workflow.planning.files import shown
 from workflow.planning.outputs import as_json
 from workflow.planning.runs import Run, experiment_runs, external_runs, resolved, summary_runs
 
-# PYTHONPATH is set inside the command because Snakemake removes it from conda environments.
+# PYTHONPATH is set inside the command because Snakemake removes it from conda environments. RUN is no
+# parameter, though `snakemake --lint` wants one: a repository that moves would train everything again.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.config["experiments"])
 
@@ -133,6 +135,8 @@ def experiment_files(experiment):
                 f"error: the experiment '{experiment}' has nothing to run with the cohorts and"
                 " methods of the configuration; choose another --configfile"
             )
+        for problem in late_checkpoints(CONFIG, experiment_runs(CONFIG, experiment)):
+            sys.exit(f"error: {problem}")
         return results_of([experiment])
 
     return files

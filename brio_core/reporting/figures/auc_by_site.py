@@ -37,7 +37,9 @@ def draw(given: Given) -> plotting.Drawing:
     single = len(cohorts) == 1
     shape = (1, len(protocols)) if single else (len(protocols), len(cohorts))
     style = ROOMY if shape[1] <= 2 else DENSE
-    limits = min(0.4, np.floor(10 * folds["auc"].min()) / 10), np.ceil(10 * folds["auc"].max()) / 10
+    # Chance is always inside; a fold of one class has no AUC.
+    found = [0.4, *folds["auc"].dropna(), 0.6]
+    limits = np.floor(10 * min(found)) / 10, np.ceil(10 * max(found)) / 10
     inches = shape[0] * (0.55 + style.row * (height[-1] + 1.2)) + 0.15
     width = plotting.PAGE if shape[1] > 1 else 0.75 * plotting.PAGE
     figure, axes = plotting.new_figure(width, inches, *shape, sharex=True, sharey=True)
@@ -63,7 +65,7 @@ def draw(given: Given) -> plotting.Drawing:
     means = "; ".join(
         f"{row['label']}, {results.place_title(datasets, row['cohort'], row['protocol'])}: "
         f"{row['auc_mean']:.2f}"
-        for _, row in rows.iterrows()
+        for _, row in rows.dropna(subset="auc_mean").iterrows()
     )
     return plotting.Drawing(
         figure,
@@ -109,6 +111,7 @@ def _panel(
         )  # fmt: skip
         if style.numbers:
             text = f"{row['auc_mean']:.2f} [{row['auc_low']:.2f}, {row['auc_high']:.2f}]"
+            text = "no AUC" if np.isnan(row["auc_mean"]) else text
             right = {"xycoords": ("axes fraction", "data"), "fontsize": 7}
             plotting.beside(axis, text, (1.0, y + 0.15), (7, -3), **right)
 

@@ -77,7 +77,7 @@ def render(
             for name in results.ordered(run["cohort"] for run in trained)
         ],
         facts=_facts(trained, rows.drop_duplicates("cohort"), datasets),
-        overrides=(read_yaml(config) or {}).get("config", {}).get("overrides", {}),
+        overrides=changed_hyperparameters(read_yaml(config) or {}),
         headlines=headlines(rows[~is_permuted], datasets),
         verdict=verdict(permuted_rows(permuted)) if len(permuted) else "",
         sections=sections(list(map(read_json, tables)), list(map(read_picture, figures))),
@@ -93,6 +93,20 @@ def render(
         command=command,
         one_run=f"{trained[0]['folder']}/predictions.csv",
     )
+
+
+def changed_hyperparameters(run: dict) -> dict[str, dict]:
+    """The overrides of a resolved configuration that concern what was run, by method or 'all'."""
+    used = [(one["method"], one["hyperparameters"]) for one in run.get("variants", {}).values()]
+    changed = {
+        name: {
+            key: value
+            for key, value in values.items()
+            if any(key in own and name in ("all", method) for method, own in used)
+        }
+        for name, values in run.get("config", {}).get("overrides", {}).items()
+    }
+    return {name: values for name, values in changed.items() if values}
 
 
 def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:

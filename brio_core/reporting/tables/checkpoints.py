@@ -42,8 +42,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     rows = _means(_with_others(folds, changes) if changes else folds, changes)
     rows = rows.join(differences(folds, reference), on=results.PLACE).join(tested, on=results.PLACE)
     rows = results.in_paper_order(rows.reset_index())
-    labels = rows.loc[rows["variant"] == reference, "label"]
-    label = reference.upper() if labels.empty else labels.iloc[0]
+    label = results.label_of(rows, reference)
     return with_planned(rows, given), _table(rows, given, label, changes)
 
 

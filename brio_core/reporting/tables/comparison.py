@@ -1,4 +1,4 @@
-"""Each method against BRIO over sites, and how much of the spread between sites is sampling."""
+"""Each method against one reference, and how much of the spread between sites is sampling."""
 
 import math
 
@@ -15,8 +15,9 @@ OUTPUT = {
     "files": ["summaries", "sites"],
     "page": "comparison",
     "title": "Noise or difference",
-    "caption": "Each method against BRIO at the same unseen sites, and how much sites of these "
-    "sizes differ by sampling alone.",
+    "caption": "Each method against one reference at the same unseen sites, and how much sites of "
+    "these sizes differ by sampling alone.",
+    "options": ["reference"],
 }
 
 SIGNIFICANT = 0.05
@@ -33,8 +34,8 @@ TESTED = (
 )  # fmt: skip
 EXPLANATION = (
     "AUC in %: mean over held-out sites with the 95 % interval of a bootstrap of sites; pooled: "
-    "all test subjects together (DeLong). Difference to BRIO at the same sites, with the interval "
-    "of the same bootstrap, and how many sites are better and worse. p: exact two-sided Wilcoxon "
+    "all test subjects together (DeLong). Difference to {} at the same sites, with the interval of "
+    "the same bootstrap, and how many sites are better and worse. p: exact two-sided Wilcoxon "
     "signed-rank test over sites; Holm: corrected for all methods of the cohort. Bold: corrected "
     f"p below {SIGNIFICANT}."
 )
@@ -43,36 +44,42 @@ SEEN = (
     "subjects, so their p is too small."
 )
 COLUMNS = (
-    "Method", "AUC", "Pooled AUC", "Difference to BRIO", "Better, worse", "p", "p (Holm)", "SD",
+    "Method", "AUC", "Pooled AUC", "Difference to {}", "Better, worse", "p", "p (Holm)", "SD",
     "SD by sampling",
 )  # fmt: skip
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """One row per cohort, protocol, score and variant; the table shows AUC."""
+    """One row per cohort, protocol, score and variant; the table shows AUC.
+
+    All are compared with the ``reference``, a variant.
+    """
+    reference = given.entry.get("reference", results.REFERENCE)
     summaries = results.read_summaries(given.files["summaries"])
     sites = results.read_sites(given.files["sites"])
     parts = []
     for place in results.ordered(zip(summaries["cohort"], summaries["protocol"])):
         own, folds = part_of(summaries, *place), part_of(sites, *place)
         for score in results.SCORES:
-            rows = _score_rows(own, folds[folds["auc"].notna()], score, place)
+            rows = _score_rows(own, folds[folds["auc"].notna()], score, place, reference)
             parts.append(rows.assign(p_holm=site_statistics.holm(rows["p"].to_numpy(float))))
     rows = pd.concat(parts, ignore_index=True)
     shown = rows[rows["score"] == "auc"]
     places = results.ordered(zip(shown["cohort"], shown["protocol"]))
+    label = results.label_of(shown, reference)
+    columns = tuple(name.format(label) for name in COLUMNS)
     table = given.table(
-        COLUMNS,
-        by_cohort(shown, given, COLUMNS, _cells),
-        EXPLANATION + (SEEN if "id" in {protocol for _, protocol in places} else ""),
+        columns,
+        by_cohort(shown, given, columns, _cells),
+        EXPLANATION.format(label) + (SEEN if "id" in {protocol for _, protocol in places} else ""),
         _spread(shown),
-        *(_power(part_of(shown, *place), place, given.datasets) for place in places),
+        *(_power(part_of(shown, *place), place, given.datasets, label) for place in places),
     )
     return rows, table
 
 
 def _score_rows(
-    summaries: pd.DataFrame, folds: pd.DataFrame, score: str, place: tuple
+    summaries: pd.DataFrame, folds: pd.DataFrame, score: str, place: tuple, reference: str
 ) -> pd.DataFrame:
     values = folds.pivot(index="fold", columns="variant", values=score)
     chosen = site_statistics.resampled_sites(max(len(values), 1), place)
@@ -81,17 +88,17 @@ def _score_rows(
         # Only AUC has these of all subjects and of sampling.
         known = score == "auc" or column.startswith("{}")
         rows[name] = summaries[column.format(score)] if known else math.nan
-    tested = [_test(values, variant, chosen) for variant in rows["variant"]]
+    tested = [_test(values, variant, reference, chosen) for variant in rows["variant"]]
     return rows.join(pd.DataFrame(tested, index=rows.index))
 
 
-def _test(values: pd.DataFrame, variant: str, chosen: np.ndarray) -> dict:
-    """The difference to BRIO; empty for BRIO itself and where it was not run."""
-    if results.REFERENCE not in values or variant == results.REFERENCE:
+def _test(values: pd.DataFrame, variant: str, reference: str, chosen: np.ndarray) -> dict:
+    """The difference to the reference; empty for itself and where it was not run."""
+    if reference not in values or variant == reference:
         return dict.fromkeys(TESTED) | {"reference": "", "sites_better": "", "sites_worse": ""}
-    differences = (values[variant] - values[results.REFERENCE]).to_numpy()
+    differences = (values[variant] - values[reference]).to_numpy()
     found = (
-        results.REFERENCE,
+        reference,
         *site_statistics.mean_over_sites(differences, chosen),
         int((differences > 0).sum()),
         int((differences < 0).sum()),
@@ -133,18 +140,18 @@ def _spread(rows: pd.DataFrame) -> str:
     )
 
 
-def _power(part: pd.DataFrame, place: tuple[str, str], datasets: dict) -> str:
+def _power(part: pd.DataFrame, place: tuple[str, str], datasets: dict, reference: str) -> str:
     name = results.place_title(datasets, *place)
     tests = int(part["p"].notna().sum())
     if not tests:
-        return f"{name}: BRIO was not run or is alone, so nothing is tested."
+        return f"{name}: {reference} was not run or is alone, so nothing is tested."
     sites = int(part["sites"].max())
     smallest = site_statistics.smallest_p(sites)
     text = f"{name}: with {plural(sites, 'site')} the smallest possible p is {p_text(smallest)}"
     if smallest * tests >= SIGNIFICANT:
         return (
             f"{text}, and {plural(tests, 'comparison')} correct it to at least "
-            f"{p_text(min(1.0, smallest * tests))}: no method can be told from BRIO here, even if "
-            "it wins or loses at every site."
+            f"{p_text(min(1.0, smallest * tests))}: no method can be told from "
+            f"{reference} here, even if it wins or loses at every site."
         )
     return f"{text}."
