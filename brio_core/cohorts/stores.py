@@ -42,6 +42,11 @@ class Rois:
     def __len__(self) -> int:
         return len(self.names)
 
+    def at(self, places: np.ndarray) -> "Rois":
+        """Some of the regions."""
+        names, sides = ([one[place] for place in places] for one in (self.names, self.hemispheres))
+        return Rois(tuple(names), self.centroids[places], tuple(sides))
+
 
 @dataclass(frozen=True)
 class Series:

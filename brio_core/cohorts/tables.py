@@ -4,6 +4,7 @@ import csv
 import gzip
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -128,6 +129,14 @@ def plain(cell: object) -> str:
     """One cell as text without line breaks, tabs or spaces around it."""
     text = " ".join(str(cell).split())
     return MISSING if text.lower() in _MISSING_SPELLINGS else text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'Site'?``, or an empty text if nothing that is known resembles the name."""
+    by_letters = {"".join(filter(str.isalnum, one)).casefold(): one for one in known}
+    letters = "".join(filter(str.isalnum, name)).casefold()
+    close = get_close_matches(letters, by_letters, 1)
+    return f"did you mean {by_letters[close[0]]!r}?" if close else ""
 
 
 def refuse_formula(text: str, where: str) -> None:

@@ -42,6 +42,7 @@ def programs(load_dataset, run_script, own_copy, demo_results, tmp_path):
                 "--parts", demo_results / "parts" / "0.h5",
                 "--participants", out / "participants.tsv",
                 "--inclusion", out / "inclusion.tsv",
+                "--regions", out / "regions.tsv",
                 "--series", out / "series.h5", *arguments,
             )  # fmt: skip
         return run_script(name, *chosen, *arguments)
@@ -238,6 +239,7 @@ def test_part_that_is_not_one(programs, run_script, load_dataset, own_copy, tmp_
         "assemble", "--dataset", json.dumps(load_dataset("demo")), "--data-dir", own_copy.parent,
         "--candidates", programs.out / "candidates.tsv", "--parts", tmp_path / "part.h5",
         "--participants", tmp_path / "p", "--inclusion", tmp_path / "i", "--series", tmp_path / "s",
+        "--regions", tmp_path / "r",
     )  # fmt: skip
     _fails(result, "part.h5 is not a readable HDF5 file")
 
