@@ -44,7 +44,7 @@ class Rules:
 
 
 # What stands before the colon for rows that were never meant: no fault of the subject.
-NOT_SELECTED = "not selected"
+NOT_SELECTED, NO_ROW = "not selected", "no row in the table"
 
 
 def not_accepted(row: dict, accepted: Mapping[str, Sequence]) -> str:
@@ -88,7 +88,8 @@ def scan_reason(outcome: Outcome, rules: Rules) -> str:
     if outcome.reason:
         return outcome.reason
     if outcome.rois != rules.rois:
-        return f"wrong number of ROIs: {outcome.rois} instead of {rules.rois}"
+        hint = "; transposed?" if outcome.frames_before == rules.rois else ""
+        return f"wrong number of ROIs: {outcome.rois} instead of {rules.rois}{hint}"
     if reason := too_few_frames(outcome.frames_after, rules.min_frames):
         return reason
     most = rules.max_constant_rois * rules.rois
@@ -170,7 +171,7 @@ def stop_if_bad(reasons: dict[str, str], cohort: str) -> None:
     bad = [
         f"{subject}: {reason}"
         for subject, reason in reasons.items()
-        if reason and _kind(reason) != NOT_SELECTED
+        if reason and _kind(reason) not in (NOT_SELECTED, NO_ROW)
     ]
     if bad:
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""

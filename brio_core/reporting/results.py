@@ -67,18 +67,19 @@ def read_table(
     Files of ours end with a line break; one that does not was cut off.
     """
     separator = "\t" if Path(path).suffix == ".tsv" else ","
+    remedy = "delete it and run again" if ours else "repair or replace the file"
     try:
         table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise BrioError(f"{path} is not a table ({error}); delete it and run again") from None
+        raise BrioError(f"{path} is not a table ({error}); {remedy}") from None
     content = Path(path).read_bytes()
     if b"\0" in content or (ours and not content.endswith(b"\n")):
-        raise BrioError(f"{path} is damaged or cut off; delete it and run again")
+        raise BrioError(f"{path} is damaged or cut off; {remedy}")
     for column in [*columns, *numbers]:
         if column not in table.columns:
-            raise BrioError(f"{path} has no column {column!r}; delete it and run again")
+            raise BrioError(f"{path} has no column {column!r}; {remedy}")
     for column in numbers:
         text = table[column].replace("n/a", "")
         table[column] = pd.to_numeric(text, errors="coerce")

@@ -1,5 +1,8 @@
 """The rules of exclusion, without files."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from brio_core.cohorts import inclusion
@@ -136,3 +139,17 @@ def test_too_few_sites_and_nothing_left(cohort):
         check_enough(candidates, reasons, "c")
     with pytest.raises(BrioError, match=r"no subject of cohort c is left .* 24 times: A0, bad"):
         check_enough(candidates, {c["subject"]: "bad: x" for c in candidates}, "c")
+
+
+def test_every_kind_of_reason_is_in_the_manual():
+    """The table of docs/troubleshooting.md, against the texts in the code."""
+    root = Path(__file__).resolve().parents[2]
+    code = "".join(path.read_text() for path in (root / "brio_core" / "cohorts").rglob("*.py"))
+    kinds = set(re.findall(r'(?:Unusable|Misfit)\(\s*f?"([a-zA-Z ]+):', code))
+    kinds |= set(re.findall(r'(?:return|reason =|"excluded":) \(?\s*f?"([a-zA-Z ]+): ', code))
+    kinds |= {inclusion.NO_ROW, inclusion.NOT_SELECTED}
+    kinds |= {"duplicate scan", "duplicate scan with opposite labels", "site too small"}
+    assert len(kinds) > 25
+    manual = (root / "docs" / "troubleshooting.md").read_text()
+    missing = sorted(kind for kind in kinds if f"`{kind}`" not in manual)
+    assert not missing
