@@ -16,8 +16,8 @@ from scipy import fft
 # went through another band-pass filter.
 LEAST_CORRELATION = 0.7
 # Two scans are compared where they overlap: this share of the shorter one, and at least so many
-# frames. Less would let chance in.
-LEAST_OVERLAP, LEAST_FRAMES = 0.5, 30
+# frames. Less would let chance in, so shorter scans must be covered and nearly equal.
+LEAST_OVERLAP, LEAST_FRAMES, NEARLY_EQUAL = 0.5, 30, 0.99
 DIRECTIONS = 32
 NEIGHBOURS = 5
 _CHUNK = 512
@@ -56,7 +56,8 @@ class Sketches:
         found = []
         for first, partners in _nearest(sketches):
             for second, correlation, lag in _compare(sketches, first, partners):
-                if correlation >= LEAST_CORRELATION:
+                is_short = min(len(sketches[first]), len(sketches[second])) < LEAST_FRAMES
+                if correlation >= (NEARLY_EQUAL if is_short else LEAST_CORRELATION):
                     found.append(Pair(subjects[first], subjects[second], correlation, lag))
         return found
 
@@ -108,7 +109,8 @@ def _compare(
         scale = (energy[end] - energy[begin]) * (
             other_energy[end - lags] - other_energy[begin - lags]
         )
-        least = max(LEAST_FRAMES, LEAST_OVERLAP * min(len(one), len(other)))
+        shorter = min(len(one), len(other))
+        least = min(shorter, max(LEAST_FRAMES, LEAST_OVERLAP * shorter))
         usable = (end - begin >= least) & (scale > 0)
         correlation = np.where(usable, product / np.sqrt(np.where(usable, scale, 1)), -1)
         best = int(correlation.argmax())

@@ -94,6 +94,16 @@ def test_correlation_at_lag_is_that_of_the_overlap(scans):
     assert pair.correlation == pytest.approx(plain, abs=1e-3)
 
 
+def test_short_scans_must_be_nearly_equal():
+    draw = np.random.default_rng(3)
+    short = {f"s{number}": draw.normal(size=(20, ROIS)).astype(np.float32) for number in range(9)}
+    assert pairs_of(short) == []
+    (pair,) = pairs_of({**short, "copy": 2 * short["s4"]})
+    assert pair[:2] == ("s4", "copy") and pair.lag == 0
+    noisy = short["s4"] + 0.5 * draw.normal(size=(20, ROIS)).astype(np.float32)
+    assert pairs_of({**short, "noisy": noisy}) == []
+
+
 def test_many_copies_all_meet_the_first(scans):
     copies = {f"copy{number}": scans["s03"] for number in range(30)}
     found = pairs_of({**scans, **copies})

@@ -75,10 +75,17 @@ def test_dead_regions_by_site_and_class(root, tmp_path):
         [cell["text"] for cell in row["cells"]] for row in table["rows"]
     )
     assert (site, patients, controls, regions) == ("Alder", "7 of 7", "0 of 7", "r00 (7)")
-    assert (
-        "7 of 98 subjects have a dead region; 23 of 24 regions are used, left out: r00."
-        in (table["caption"])
-    )
+    words = "regions are dead in 7 of 98 subjects; 23 of 24 regions are used, left out: r00."
+    assert words in table["caption"]
+
+
+def test_a_cohort_without_dead_regions(tmp_path):
+    folder = write_cohort(tmp_path)
+    text = (folder / "regions.tsv").read_text()
+    (folder / "regions.tsv").write_text(text.replace("\t7\n", "\t0\n"))
+    make_table("regions", tmp_path / "regions", WORDS, regions=[folder / "regions.tsv"])
+    assert "regions are dead in 0 of 98 subjects" in (tmp_path / "regions.md").read_text()
+    assert json.loads((tmp_path / "regions.json").read_text())["rows"] == []
 
 
 def test_sites_by_class(root, tmp_path):

@@ -60,7 +60,7 @@ def _sentence(cohort: str, rows: pd.DataFrame, datasets: dict) -> str:
     every, kept = region_counts(rows)
     gone = ", ".join(rows.loc[rows["kept"] == "no", "region"].unique())
     return (
-        f"{cohort_title(datasets, cohort)}: {affected['dead'].sum():,.0f} of "
-        f"{plural(int(affected['subjects'].sum()), 'subject')} have a dead region; {kept} of "
+        f"{cohort_title(datasets, cohort)}: regions are dead in {affected['dead'].sum():,.0f} of "
+        f"{plural(int(affected['subjects'].sum()), 'subject')}; {kept} of "
         f"{plural(every, 'region')} are used" + (f", left out: {gone}." if gone else ".")
     )
