@@ -64,9 +64,10 @@ class SeriesReader(ParticipantsReader):
                 files += "*"
                 subject += f"(?P={field})" if field in seen else f"(?P<{field}>[^/]+)"
                 seen.add(field)
-        for path in self.root.glob(files):
+        others = self.other_files
+        for path in self.root.glob(files) if "subject" in seen else ():
             match = re.fullmatch(subject, path.relative_to(self.root).as_posix())
-            if match and "subject" in seen and path not in self.other_files and path.is_file():
+            if match and path not in others and path.is_file():
                 yield match["subject"], path
 
     def read(self, path: Path, tr: float | None) -> Scan:
