@@ -11,6 +11,7 @@ from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.readers.series import read_series_file, series_scan
 from brio_core.cohorts.scan import Unusable
 from brio_core.cohorts.tables import read_table
+from brio_core.reporting import results
 from brio_core.system.errors import BrioError
 
 ROIS, FRAMES = 6, 70
@@ -265,3 +266,10 @@ def test_nobody_is_told_to_delete_a_file_of_theirs(program, run_script, tmp_path
     assert result.returncode == 1
     assert f"{scan} is not a" in result.stderr
     assert "name the right file, or, if the workflow made this one, delete it" in result.stderr
+
+
+@pytest.mark.parametrize("content", ["", "subject,fold\na,b\n", "subject,fold,logit\n\0\n"])
+def test_a_csv_of_the_user_is_to_be_repaired(tmp_path, content):
+    (tmp_path / "theirs.csv").write_text(content)
+    with pytest.raises(BrioError, match=r"theirs\.csv .*; repair or replace the file"):
+        results.read_table(tmp_path / "theirs.csv", ("subject",), ("logit",), ours=False)
