@@ -23,9 +23,9 @@ from torch.nn import functional
 from brio_core.connectivity import reestimation as resampling
 from brio_core.connectivity.fisher_z import fisher_z_connectivity, standardise
 from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph
+from brio_core.connectivity.tangent import CHUNK, ledoit_wolf, tangent_space
 from brio_core.methods.brio.factors import SignedEncoder
 from brio_core.methods.layers.transport import sinkhorn_divergence
-from brio_core.methods.linear.tangent import CHUNK, ledoit_wolf, tangent_space
 
 # A program is made ready to be timed; it says how far its numbers are from ours or the exact ones.
 Program = Callable[[], tuple[Callable[[], object], str]]

@@ -32,6 +32,7 @@ SMALL = {
     "precision": "float32",
     "hidden": 8,
     "feedforward": 16,
+    "extractor_hidden": [16, 8],
     "experts": 3,
     "roi_dim": 4,
     "factors": 2,

@@ -200,7 +200,7 @@ class Agmgc(GradientMethod):
         longest = (centroids.amax(0) - centroids.amin(0)).amax()
         self.places.copy_(centroids / (2 * longest))
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """FC rows as node features, the correlation graph, and its edges on the splines."""
         fc = inputs["fc"]
         mask = subject_graph(fc, self.hyperparameters.density)

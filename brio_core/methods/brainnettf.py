@@ -244,7 +244,7 @@ class BrainNetTf(GradientMethod):
         self.readout = _network(clusters * s.cluster_dim, s.readout_hidden, s.readout_dim)
         self.head = nn.Linear(s.readout_dim, 2)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """FC rows as node features."""
         fc = inputs["fc"].clamp(-LARGEST, LARGEST)
         if self.hyperparameters.input == "pearson":

@@ -8,12 +8,14 @@ drops scans of unusual lengths; here a scan is cropped, or mirrored, to the fold
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core.connectivity.kinds import FISHER_Z
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.series import mirrored_window, shifted, standardised
@@ -27,6 +29,9 @@ class DeciHyperparameters(GradientHyperparameters):
 
     ``criterion`` is ``cross_entropy``, or ``squared``: the error of probabilities.
     """
+
+    # It reads series and no connectivity.
+    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
 
     hidden: int
     layers: int

@@ -2,14 +2,16 @@
 
 A masker splits every graph into a causal and a bias part (masks c and 1 - c), two encoders read
 one part each, and two heads read both representations. The bias branch learns what is easy first;
-the causal branch weighs subjects by how much the bias branch fails on them. In the second half of
-training bias representations are swapped between subjects.
+the causal branch counts by how much the bias branch fails. In the second half of training bias
+representations are swapped between subjects.
 
-Departures: relative difficulty is per subject, as the paper means it; in most of the authors'
-networks a mean makes it one number per batch (``weight: batch``). Edge masks are averaged over
-both directions. The edge network has one hidden layer where the authors have three, because a
-vector per edge does not fit beside all folds; its BatchNorm over edges is exact. One optimiser:
-the authors' two share no parameters and act as one.
+Relative difficulty is one number per batch, as in the authors' GCN and GIN. Their paper means one
+per subject (``weight: sample``): once the bias branch has learnt all training subjects by heart,
+the few that it still misses get all the weight, and training collapses.
+
+Departures: edge masks are averaged over both directions. The edge network has one hidden layer
+where the authors have three, because a vector per edge does not fit beside all folds; its
+BatchNorm over edges is exact. One optimiser: the authors' two share no parameters and act as one.
 """
 
 from dataclasses import dataclass
@@ -32,10 +34,7 @@ APART, SWAPPED = "apart", "swapped"
 
 @dataclass(frozen=True)
 class DiscHyperparameters(GradientHyperparameters):
-    """``swap_share`` is the share of all epochs before bias representations are swapped.
-
-    Checkpoints are eligible once they are: ``first_epoch`` is raised to the first such epoch.
-    """
+    """``swap_share`` is the share of all epochs before bias representations are swapped."""
 
     hidden: int
     layers: int
@@ -50,12 +49,11 @@ class DiscHyperparameters(GradientHyperparameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("weight", self.weight, ("sample", "batch"))
-        first = min(self.epochs, self.epochs_apart + 1)
-        object.__setattr__(self, "first_epoch", max(self.first_epoch, first))
 
     @property
     def epochs_apart(self) -> int:
-        return int(self.swap_share * self.epochs)
+        # The authors count epochs from 0 and swap above the share: first in the 102nd of 200.
+        return int(self.swap_share * self.epochs) + 1
 
 
 class MeanGcn(nn.Module):
@@ -121,7 +119,7 @@ class Disc(GradientMethod):
         self.causal_head = nn.Linear(2 * hidden, 2)
         self.bias_head = nn.Linear(2 * hidden, 2)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:
@@ -209,7 +207,7 @@ def generalised_cross_entropy(cross_entropy: Tensor, exponent: float) -> Tensor:
 
 
 def relative_difficulty(causal: Tensor, bias: Tensor, per: str) -> Tensor:
-    """``CE_b / (CE_b + CE_c)``, a constant per subject: large where the bias branch fails."""
+    """``CE_b / (CE_b + CE_c)``, a constant per subject or batch: large where the bias fails."""
     causal, bias = causal.detach(), bias.detach()
     if per == "batch":
         causal, bias = causal.mean(), bias.mean()

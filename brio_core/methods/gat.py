@@ -141,7 +141,7 @@ class Gat(GradientMethod):
         )
         self.head = nn.Linear(s.hidden, 1)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """Whom every ROI hears, itself included, and FC rows as node features."""
         fc = inputs["fc"]
         oneself = torch.eye(fc.shape[-1], dtype=torch.bool, device=fc.device)

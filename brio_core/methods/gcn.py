@@ -48,7 +48,7 @@ class Gcn(GradientMethod):
         self.norms = nn.ModuleList(MaskedNorm(width) for width in widths[1:])
         self.head = nn.Linear(hyperparameters.hidden, 1)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """The normalised operator of every subject's graph, and FC rows as node features."""
         fc = inputs["fc"]
         mask = subject_graph(fc, self.hyperparameters.density)

@@ -57,7 +57,7 @@ class Gin(GradientMethod):
         self.norms = nn.ModuleList(NodeNorm(width) for width in widths[1:])
         self.head = nn.Linear(sum(widths) if hyperparameters.readout == "concat" else widths[-1], 1)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """Edges of every subject's graph without self-loops, and FC rows as node features."""
         fc = inputs["fc"]
         mask = subject_graph(fc, self.hyperparameters.density)

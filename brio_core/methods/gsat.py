@@ -4,11 +4,8 @@ A GIN reads the graph, a small network scores its edges, random attention is dra
 GIN reads the graph again with attention on its messages. A divergence from Bernoulli(r) limits
 what attention may tell.
 
-Departures: the edge network has one hidden layer where the authors have two, and drops its units
-for a whole graph at once, because a vector per edge does not fit beside all folds
-(:mod:`brio_core.methods.layers.edge_scores`); its InstanceNorm over the edges of a graph is exact.
-Attention is averaged over the two directions of an edge, as the authors mean it: their code of
-2022, and the benchmarks that copied it, average each direction with itself. Mean readout.
+Departures: attention is averaged over the two directions of an edge, as the authors mean it: their
+code of 2022, and the benchmarks that copied it, average each direction with itself. Mean readout.
 """
 
 from dataclasses import dataclass
@@ -20,9 +17,9 @@ from brio_core.methods.interface import Batch, Features, GradientMethod, binary_
 from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import bernoulli_divergence, concrete, logistic_noise
-from brio_core.methods.layers.edge_scores import EdgeScorer
+from brio_core.methods.layers.extractors import make_extractor
 from brio_core.system.errors import BrioError
-from brio_core.system.randomness import dropout, uniform
+from brio_core.system.randomness import dropout
 
 FIRST_RATE, DROP = 0.9, 0.1
 # Streams of random numbers; each pass of the GIN takes one per layer after its own.
@@ -35,12 +32,13 @@ class GsatHyperparameters(GradientHyperparameters):
 
     The last fall comes after ``decay_share`` of all epochs. Earlier checkpoints are close to plain
     training and not eligible: ``first_epoch`` is raised to the first epoch with the final rate.
+    ``extractor_hidden`` are the widths of the edge network's one or two hidden layers.
     """
 
     hidden: int
     layers: int
     dropout: float
-    extractor_hidden: int
+    extractor_hidden: tuple[int, ...]
     extractor_dropout: float
     beta: float
     final_rate: float
@@ -80,10 +78,10 @@ class Gsat(GradientMethod):
         self.convolutions = nn.ModuleList(
             DenseGin(s.hidden, s.hidden, learn_epsilon=False, bias=True) for _ in range(s.layers)
         )
-        self.extractor = EdgeScorer(s.hidden, s.extractor_hidden, norm="instance")
+        self.extractor = make_extractor(s.hidden, s.extractor_hidden, s.extractor_dropout)
         self.head = nn.Linear(s.hidden, 1)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:
@@ -123,13 +121,8 @@ class Gsat(GradientMethod):
         self, features: Features, edges: EdgeLists, mask: Tensor, key: Tensor | None
     ) -> Tensor:
         """Logits of both directions of every edge (B, 2, E), from a pass without attention."""
-        s = self.hyperparameters
         nodes = self.nodes(features, self.weights(features, mask), key, FIRST_PASS)
-        keep = None
-        if key is not None and s.extractor_dropout > 0:
-            drawn = uniform(key, (len(nodes), s.extractor_hidden), EXTRACTOR)
-            keep = (drawn >= s.extractor_dropout) / (1 - s.extractor_dropout)
-        return self.extractor(nodes, edges, mask, keep)
+        return self.extractor(nodes, edges, mask, key, EXTRACTOR)
 
     def attended(
         self, features: Features, edges: EdgeLists, mask: Tensor, attention: Tensor

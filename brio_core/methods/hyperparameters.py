@@ -1,8 +1,9 @@
 """Hyper-parameters of methods: their types, and the training budget that methods share."""
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, get_args, get_origin
 
+from brio_core.connectivity.kinds import FISHER_Z, KINDS
 from brio_core.system.errors import BrioError
 
 POSITIVE = ("epochs", "batch_size", "subjects_per_site_class", "sites_per_batch",
@@ -12,7 +13,21 @@ NOT_NEGATIVE = ("patience", "learning_rate", "weight_decay", "final_learning_rat
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Base of all hyperparameters. Values come from ``config/methods``; here are the types."""
+    """Base of all hyperparameters. Values come from ``config/methods``; here are the types.
+
+    ``connectivity`` is the kind that a method reads, one of its ``kinds``; ``shrinkage`` is that of
+    kinds other than Fisher z. They alone have defaults: the paper's methods read Fisher z.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = KINDS
+
+    connectivity: str = field(default=FISHER_Z, kw_only=True)
+    shrinkage: float = field(default=0.6, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_choice("connectivity", self.connectivity, self.kinds)
+        if not 0 < self.shrinkage <= 1:
+            raise BrioError(f"shrinkage is {self.shrinkage}, but must be above 0 and at most 1")
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> "Hyperparameters":
@@ -22,10 +37,10 @@ class Hyperparameters:
             if key not in types:
                 known = ", ".join(types)
                 raise BrioError(f"{name}: unknown hyperparameter {key!r}; known: {known}")
-        for key in types:
-            if key not in values:
-                raise BrioError(f"{name}: hyperparameter {key!r} is missing")
-        checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in types}
+        for one in fields(cls):
+            if one.name not in values and one.default is MISSING:
+                raise BrioError(f"{name}: hyperparameter {one.name!r} is missing")
+        checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in values}
         check_ranges(checked, name)
         return cls(**checked)
 
@@ -49,7 +64,9 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind:
-        raise BrioError(f"{where} should be {getattr(kind, '__name__', kind)}, not {value!r}")
+        many = get_origin(kind) is tuple
+        name = f"a list of {get_args(kind)[0].__name__}" if many else kind.__name__
+        raise BrioError(f"{where} should be {name}, not {value!r}")
     return value
 
 
@@ -62,7 +79,7 @@ class GradientHyperparameters(Hyperparameters):
     ``everyone`` is all training subjects in one step. ``patience`` 0 never stops early. Checkpoints
     before ``first_epoch`` (counted from 1) are not eligible. ``optimiser`` is ``adamw`` or
     ``adam`` (weight decay as part of the gradient). ``schedule`` is ``constant``, or ``cosine``:
-    from ``learning_rate`` in the first step to ``final_learning_rate`` after the last one.
+    step s of S has half a cosine's value at s / S, so the last one has ``final_learning_rate``.
     ``precision`` is that of matrix products on a GPU: ``tf32``, ``float32``, or ``bfloat16``,
     which also keeps what training remembers of them in half the bytes; evaluation is then in TF32.
     """
@@ -83,6 +100,7 @@ class GradientHyperparameters(Hyperparameters):
     precision: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("sampler", self.sampler, self.samplers)
         check_choice("optimiser", self.optimiser, ("adamw", "adam"))
         check_choice("schedule", self.schedule, ("constant", "cosine"))

@@ -13,12 +13,16 @@ from torch import Tensor, nn
 from torch.func import grad_and_value
 from torch.nn import functional
 
+from brio_core.cohorts.stores import Rois
+from brio_core.connectivity.kinds import FISHER_Z, connectivity_of
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.stack import FoldStack
 from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import FeatureStore, TrainingScans
 
 Features = dict[str, Tensor]
+# Who chooses the penalty of a path: validation subjects, or all source subjects in turn.
+VALIDATION, SOURCES = "validation", "sources"
 
 
 class Batch(NamedTuple):
@@ -43,7 +47,9 @@ class Method(nn.Module):
     ``frames``, ``covariates`` (age, sex, mean framewise displacement; unknown is NaN), ``row``
     (the place of the subject in its cohort, -1 for one from elsewhere).
     ``min_frames`` is the length of the shortest scan that the method can read.
-    ``features_are_shared`` says that :meth:`features` uses nothing fitted on the fold.
+    ``fc`` is Fisher-z connectivity; :meth:`make_features` gets the kind that is asked for, and
+    :meth:`connectivity` makes it of what :meth:`prepare` sees.
+    ``features_are_shared`` says that :meth:`make_features` uses nothing fitted on the fold.
     ``needs_population`` says that a prediction asks the training subjects: their scans are kept in
     buffers that are not persistent, and :meth:`prepare` runs again before a stored model is used.
     """
@@ -60,10 +66,19 @@ class Method(nn.Module):
         self.hyperparameters = hyperparameters
         self.n_rois = n_rois
         self.n_sites = n_sites
+        # It gives other kinds the spread of Fisher z, so that hyperparameters keep their meaning.
+        rescaled = hyperparameters.connectivity != FISHER_Z and not isinstance(self, PathMethod)
+        factor = torch.ones(()) if rescaled else None
+        self.register_buffer("connectivity_factor", factor)
 
     def forward(self, verb: str, *arguments: Any) -> Any:
         """Dispatch by name, because ``functional_call`` knows only ``forward``."""
         return getattr(self, verb)(*arguments)
+
+    @classmethod
+    def notes(cls, rois: Rois) -> list[str]:
+        """What the log and the page should say about these regions, in whole sentences."""
+        return []
 
     @classmethod
     def share(cls, scans: TrainingScans, hyperparameters: Any) -> list[Features]:
@@ -102,9 +117,21 @@ class Method(nn.Module):
                 )
         return super().load_state_dict(state_dict, *arguments, **options)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """What is computed once per subject: a function of inputs and fold statistics only."""
         return inputs
+
+    def features(self, inputs: Features) -> Features:
+        """The same from scans as they are stored, with Fisher-z connectivity."""
+        if "fc" in inputs:
+            inputs = {**inputs, "fc": self.connectivity(inputs["fc"])}
+        return self.make_features(inputs)
+
+    def connectivity(self, fisher_z: Tensor) -> Tensor:
+        """Connectivity (..., P, P) of the kind that the hyperparameters name."""
+        asked = self.hyperparameters
+        found = connectivity_of(fisher_z, asked.connectivity, asked.shrinkage)
+        return found if self.connectivity_factor is None else found * self.connectivity_factor
 
     def represent(self, features: Features) -> Tensor:
         """The representation before the classifier, (B, d)."""
@@ -170,10 +197,13 @@ class GradientMethod(Method):
 class PathMethod(Method):
     """A method that is fitted exactly, once per point of a path of penalties.
 
-    Points are ordered from the strongest penalty on, so that the common rule, ties to the
-    earliest, prefers the stronger penalty. An exact fit has no seed: all seeds give the same.
+    Points are ordered from the strongest penalty on, so that the common rule, ties to the lower
+    log-loss and then to the earliest, prefers the stronger penalty. An exact fit has no seed: all
+    seeds give the same.
 
     ``representation_is_shared`` says that :meth:`represent` is the same at all points of the path.
+    With ``selection: sources`` among its hyperparameters, all source sites train, and
+    ``inner_predictions`` (points, N) of fits without each inner fold choose the point.
     """
 
     representation_is_shared: ClassVar[bool] = True

@@ -5,6 +5,7 @@ support alone, or the three numbers per ROI that BRIO's nodes begin with.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,8 +16,13 @@ from brio_core.connectivity.graphs import (
     support_of_edges,
     upper_triangle,
 )
+from brio_core.connectivity.kinds import KINDS
 from brio_core.methods.hyperparameters import check_choice
-from brio_core.methods.linear.method import LogisticHyperparameters, StandardisedEdges
+from brio_core.methods.linear.method import (
+    LogisticHyperparameters,
+    StandardisedEdges,
+    check_selection,
+)
 from brio_core.methods.train_view import TrainView
 
 EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
@@ -26,14 +32,20 @@ EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
 class LinearCorrelationHyperparameters(LogisticHyperparameters):
     """``reads``: all ``edges``, those on the ``support`` S, or BRIO's node ``descriptors`` on S.
 
-    ``density`` is that of the support, which the fold's training subjects give.
+    ``density`` is that of the support, which the fold's training subjects give. ``selection`` is
+    ``validation`` or ``sources``.
     """
+
+    kinds: ClassVar[tuple[str, ...]] = KINDS
 
     reads: str
     density: float
+    selection: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("reads", self.reads, (EDGES, SUPPORT, DESCRIPTORS))
+        check_selection(self.selection)
 
 
 class LinearCorrelation(StandardisedEdges):
@@ -57,7 +69,7 @@ class LinearCorrelation(StandardisedEdges):
 
     def prepare(self, train: TrainView) -> None:
         if self.hyperparameters.reads != EDGES:
-            sites = (_edges(train, train.site == one) for one in train.site.unique())
+            sites = (self._edges(train, train.site == one) for one in train.site.unique())
             self.support.copy_(support_of_edges(sites, self.n_rois, self.hyperparameters.density))
         super().prepare(train)
 
@@ -70,9 +82,8 @@ class LinearCorrelation(StandardisedEdges):
             return node_descriptor(fc, self.support).flatten(-2)
         return edges
 
-
-def _edges(train: TrainView, subjects: Tensor) -> Tensor:
-    """Edges of some training subjects; their features where the folds share them."""
-    if train.features is None:
-        return upper_triangle(train.fc[subjects])
-    return train.features["edges"][subjects]
+    def _edges(self, train: TrainView, subjects: Tensor) -> Tensor:
+        """Edges of some training subjects; their features where the folds share them."""
+        if train.features is None:
+            return self.features({"fc": train.fc[subjects]})["edges"]
+        return train.features["edges"][subjects]

@@ -11,30 +11,28 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.methods.hyperparameters import Hyperparameters
+from brio_core.connectivity.kinds import connectivity_of
 from brio_core.methods.interface import Features
-from brio_core.methods.linear import krylov
-from brio_core.methods.linear.exact import Path, balanced_weights, ridge_grid
-from brio_core.methods.linear.method import StandardisedEdges, is_exact
+from brio_core.methods.linear.exact import Path
+from brio_core.methods.linear.ridge import Ridge, RidgeHyperparameters
 from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import TrainingScans
 
 
 @dataclass(frozen=True)
-class LinearReestimationHyperparameters(Hyperparameters):
-    """``penalties`` (alpha) and ``powers``, largest first; ``reestimates`` of every scan.
+class LinearReestimationHyperparameters(RidgeHyperparameters):
+    """``powers``, largest first; ``reestimates`` of every scan.
 
     The path goes through the penalties and within each through the powers. For one penalty, a
     larger power penalises no edge less, so ties still go to the stronger penalty.
     """
 
-    penalties: tuple[float, ...]
     powers: tuple[float, ...]
     reestimates: int
 
 
-class LinearReestimation(StandardisedEdges):
-    """Sites and classes weigh the same; labels are -1 and 1."""
+class LinearReestimation(Ridge):
+    """Ridge regression on edges that are scaled by their support."""
 
     name = "linear-reestimation"
     Hyperparameters = LinearReestimationHyperparameters
@@ -51,27 +49,23 @@ class LinearReestimation(StandardisedEdges):
         n_rois = scans.inputs(scans.rows[:1, 0])["fc"].shape[-1]
         total = torch.zeros(len(scans.rows), n_rois, n_rois, dtype=torch.float64)
         total = total.to(scans.rows.device)
+        kind = hyperparameters.connectivity, hyperparameters.shrinkage
         for rows, folds, fc in scans.reestimates(hyperparameters.reestimates, 0, 1.0, graphs=32):
-            change = fc - scans.inputs(rows)["fc"][:, None]
+            full = connectivity_of(scans.inputs(rows)["fc"], *kind)
+            change = connectivity_of(fc, *kind) - full[:, None]
             total[folds] += change.square_().mean(1).sum(0)
         subjects = (scans.site >= 0).sum(1)
         return [{"change": upper_triangle(one / n)} for one, n in zip(total, subjects)]
+
+    def scales(self) -> Tensor:
+        return torch.stack([self._support**power for power in self.hyperparameters.powers])
 
     def solve(self, design: Tensor, train: TrainView) -> Path:
         # Scans of which there are no re-estimates count as exact.
         self._standard = self.scale.double()
         change = train.shared.get("change", torch.zeros_like(self._standard))
         self._support = (1 - change * self._standard.square()).clamp(min=0)
-        grid = ridge_grid if is_exact(*design.shape) else krylov.ridge_grid
-        weights, biases = grid(
-            design,
-            2 * train.label - 1,
-            balanced_weights(train.site, train.label),
-            torch.stack([self._support**power for power in self.hyperparameters.powers]),
-            self.hyperparameters.penalties,
-        )
-        # The power is the inner loop of the path.
-        return weights.transpose(0, 1).flatten(0, 1), biases.T.flatten()
+        return super().solve(design, train)
 
     def fit(self, point: int) -> None:
         super().fit(point)

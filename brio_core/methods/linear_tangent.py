@@ -10,10 +10,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from brio_core.connectivity.tangent import ledoit_wolf, log_vectors, tangent_space
 from brio_core.methods.interface import Features
-from brio_core.methods.linear.blocks import column_means, replace_columns
 from brio_core.methods.linear.method import LinearMethod, LogisticHyperparameters, TrainFeatures
-from brio_core.methods.linear.tangent import ledoit_wolf, log_vectors, tangent_space
+from brio_core.system.blocks import column_means, replace_columns
 
 
 class LinearTangent(LinearMethod):
@@ -28,7 +28,7 @@ class LinearTangent(LinearMethod):
         self.register_buffer("whitening", torch.eye(n_rois, dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(n_features))
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return {"covariance": ledoit_wolf(inputs["bold"], inputs["frames"])}
 
     def design(self, subjects: TrainFeatures, table: Tensor) -> None:

@@ -28,7 +28,7 @@ class TrainView:
     those that the method needs are there; ``bold`` is zero beyond ``frames``. A path method whose
     features do not depend on the fold gets its ``features`` in place of the inputs, computed once
     for all folds, unless they are larger than memory. ``shared`` is what :meth:`Method.share` found
-    out for the fold.
+    out for the fold. ``inner_folds`` numbers parts of the subjects that are to be left out in turn.
     """
 
     site: Tensor
@@ -43,6 +43,7 @@ class TrainView:
     rois: Rois | None = None
     features: dict[str, Tensor | Rows] | None = None
     shared: dict[str, Tensor] = field(default_factory=dict)
+    inner_folds: Tensor | None = None
 
     def chunks(self, size: int) -> Iterator[dict[str, Tensor]]:
         """Shared features or else inputs of the training subjects, in order, ``size`` at a time."""

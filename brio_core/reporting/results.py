@@ -22,7 +22,7 @@ GROUPS = (
 METHODS = (
     "gcn", "gat", "gin", "coral", "irm", "gsat", "disc", "cepg", "disco", "brainnettf", "xg-gnn",
     "agmgc", "fc-hgnn", "brainood", "deci", "core", "brio", "linear-confounds",
-    "linear-correlation", "linear-tangent", "linear-reestimation",
+    "linear-correlation", "linear-tangent", "linear-reestimation", "linear-logarithm",
 )  # fmt: skip
 REFERENCE = "brio"
 """The method that all others are compared with."""
@@ -120,6 +120,8 @@ def run_record(folder: str | Path) -> dict:
         "method": meta["method"],
         **{key: meta[key] for key in RUN_KEYS},
         "epochs": meta.get("hyperparameters", {}).get("epochs"),
+        # Those of external code have none.
+        "notes": [f"{meta['label']}: {note}" for note in meta.get("notes", [])],
         **{key: meta.get(key) for key in ("device", "versions", "seconds", "finished")},
     }
 

@@ -41,12 +41,19 @@ def uniform(key: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     ``key`` is an integer tensor that broadcasts against ``shape`` (a scalar for one draw).
     """
     count = int(np.prod(shape))
-    if key.ndim == 0 and kernels.at_hand(key, "uniform"):
-        from brio_core.kernels.uniform import Uniform
-
-        return Uniform.apply(fold_in(key, stream + 1), count).view(shape)
+    if key.ndim == 0:
+        return uniform_each(fold_in(key, stream + 1), count).view(shape)
     position = torch.arange(count, device=key.device).view(shape)
     return uniform_at(fold_in(key, stream + 1), position)
+
+
+def uniform_each(keys: Tensor, count: int) -> Tensor:
+    """``count`` uniform float32 numbers in [0, 1) for every key, (*K) to (*K, count)."""
+    if kernels.at_hand(keys, "uniform"):
+        from brio_core.kernels.uniform import Uniform
+
+        return Uniform.apply(keys, count)
+    return uniform_at(keys[..., None], torch.arange(count, device=keys.device))
 
 
 def uniform_at(key: Tensor, position: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from brio_core import kernels
 from brio_core.system.rows import Rows
+from brio_core.system.threads import spread
 
 # Rows that are read at a time when a table moves to where it lives.
 ROWS_AT_ONCE = 64
@@ -76,20 +77,25 @@ def tabulate(
 ) -> dict[str, Tensor] | None:
     """Tables of what ``make`` finds for ``count`` subjects; None where they exceed ``budget``.
 
-    ``make`` is asked for ``step`` subjects at a time, and gives one row for each.
+    ``make`` is asked for ``step`` subjects at a time, and gives one row for each. On a CPU several
+    threads ask it.
     """
-    tables: dict[str, Tensor] = {}
-    for start in range(0, count, step):
-        made = make(torch.arange(start, min(start + step, count), device=device))
-        if not tables:
-            if sum(value[0].nbytes for value in made.values()) * count > budget:
-                return None
-            tables = {
-                name: value.new_empty(count, *value.shape[1:]) for name, value in made.items()
-            }
-        for name, value in made.items():
+
+    @torch.no_grad()  # which every thread has to be told
+    def part(start: int) -> dict[str, Tensor]:
+        return make(torch.arange(start, min(start + step, count), device=device))
+
+    first = part(0)
+    if sum(value[0].nbytes for value in first.values()) * count > budget:
+        return None
+    tables = {name: value.new_empty(count, *value.shape[1:]) for name, value in first.items()}
+
+    def fill(start: int) -> None:
+        for name, value in (part(start) if start else first).items():
             # A slice is copied; rows by number would be sorted first on a GPU.
             tables[name][start : start + step] = value
+
+    spread(fill, range(0, count, step), device)
     return tables
 
 

@@ -1,7 +1,8 @@
 """What is trained on: a cohort, its folds and labels, and the device that holds them."""
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,16 @@ class Fold:
     validation: np.ndarray
     validation_groups: tuple[np.ndarray, ...]
     block_length: float
+
+    def on_sources(self, parts: Sequence[np.ndarray]) -> "Fold":
+        """The same fold with all source subjects in training; validation leaves parts out in turn.
+
+        ``parts`` are the subjects that the folds of the split test: sites, or parts of all sites.
+        """
+        train = np.union1d(self.train, self.validation)
+        groups = (np.intersect1d(part, train) for part in parts)
+        groups = tuple(group for group in groups if len(group))
+        return replace(self, train=train, validation_groups=groups)
 
 
 def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
@@ -76,6 +87,13 @@ class TrainingData:
         self._memory_budget = memory_budget
         self._memory_limit = memory_limit
         self._tables: dict[str, Table] = {}
+
+    def on_sources(self) -> "TrainingData":
+        """The same scans with folds whose source subjects all train."""
+        parts = [np.asarray(fold["test"], np.int64) for fold in self.split["folds"]]
+        other = copy.copy(self)
+        other.folds = [fold.on_sources(parts) for fold in self.folds]
+        return other
 
     @property
     def memory_budget(self) -> int:

@@ -20,10 +20,10 @@ from brio_core.training.batches import Batches
 from brio_core.training.data import Fold
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
-from brio_core.training.selection import ValidationAuc
+from brio_core.training.selection import ValidationAuc, improves
 
 # What is known of every fold besides its model.
-PER_FOLD = ("best_auc", "best_epoch", "last_epoch", "active")
+PER_FOLD = ("best_auc", "best_loss", "best_epoch", "risen_epoch", "last_epoch", "active")
 # Validation subjects of one fold that are scored together; few cohorts have more.
 VALIDATED_AT_ONCE = 1024
 
@@ -39,7 +39,7 @@ class GradientFit:
         self.device = device = problem.data.device
         self.stack = FoldStack([problem.module(fold) for fold in folds])
         self.features = FeatureStore(
-            self.stack, problem.inputs, self.method.features_are_shared, memory_budget
+            self.stack, problem.inputs, problem.trial.shares_features, memory_budget
         )
         self.optimiser = self._make_optimiser()
         self.batches = Batches(problem, folds)
@@ -50,9 +50,13 @@ class GradientFit:
         self.epoch = 0
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
         self._auc = torch.zeros(len(folds), dtype=torch.float64, device=device)
+        self._loss = torch.zeros_like(self._auc)
         self.best: State = {name: value.clone() for name, value in self.stack.persistent().items()}
         self.best_auc = torch.full((len(folds),), -1.0, dtype=torch.float64, device=device)
+        self.best_loss = torch.full_like(self.best_auc, torch.inf)
         self.best_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
+        # Patience counts from the last rise of the AUC: among equals there is always a better one.
+        self.risen_epoch = torch.zeros_like(self.best_epoch)
         self.last_epoch = torch.zeros(len(folds), dtype=torch.int64, device=device)
         self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
         self.history: list[dict[str, list[float]]] = []
@@ -75,7 +79,7 @@ class GradientFit:
         self._totals = {
             name: torch.zeros(len(self.folds), device=self.device)
             for name in (self.history or [{}])[-1]
-            if not name.startswith("validation_auc")
+            if not name.startswith("validation_")
         }
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
@@ -96,12 +100,12 @@ class GradientFit:
         )
 
     def _set_rate(self) -> None:
-        """The learning rate of the current step: half a cosine over all steps of training."""
+        """The learning rate of the current step: half a cosine whose end is the last step."""
         hyperparameters = self.hyperparameters
         if hyperparameters.schedule == "constant":
             return
         first, last = hyperparameters.learning_rate, hyperparameters.final_learning_rate
-        done = self._counter[0] / (hyperparameters.epochs * self.batches.per_epoch)
+        done = (self._counter[0] + 1) / (hyperparameters.epochs * self.batches.per_epoch)
         for group in self.optimiser.param_groups:
             group["lr"].copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
 
@@ -151,7 +155,7 @@ class GradientFit:
         self.optimiser = self._make_optimiser()
         self.optimiser.load_state_dict(moments)
         self.best = {name: value[folds] for name, value in self.best.items()}
-        for name in ("_keys", "_auc", *PER_FOLD):
+        for name in ("_keys", "_auc", "_loss", *PER_FOLD):
             setattr(self, name, getattr(self, name)[folds])
         kept = folds.tolist()
         self.history = [
@@ -217,23 +221,30 @@ class GradientFit:
             part = self.stack.call("logits", self.features.gather(some, folds), folds=folds)
             # Folds without subjects there get the row of zeros behind all others.
             parts.append(part if folds is None else functional.pad(part, (0, 0, 0, 1))[places])
-        self._groups.copy_(self._validation.groups(torch.cat(parts, dim=1)))
+        logits = torch.cat(parts, dim=1)
+        self._groups.copy_(self._validation.groups(logits))
         self._auc.copy_(self._validation.mean(self._groups))
-        better = self.active & (self._auc > self.best_auc) & (epoch >= hyperparameters.first_epoch)
+        self._loss.copy_(self._validation.log_loss(logits))
+        better = improves(self._auc, self._loss, self.best_auc, self.best_loss)
+        better &= self.active & (epoch >= hyperparameters.first_epoch)
         for name, value in self.stack.persistent().items():
             mask = better.view(-1, *([1] * (value.dim() - 1)))
             self.best[name].copy_(torch.where(mask, value, self.best[name]))
+        risen = better & (self._auc > self.best_auc)
+        self.risen_epoch.copy_(torch.where(risen, epoch, self.risen_epoch))
         self.best_auc.copy_(torch.where(better, self._auc, self.best_auc))
+        self.best_loss.copy_(torch.where(better, self._loss, self.best_loss))
         self.best_epoch.copy_(torch.where(better, epoch, self.best_epoch))
         self.last_epoch.copy_(torch.where(self.active, epoch, self.last_epoch))
         if hyperparameters.patience:
-            waited = epoch - self.best_epoch.clamp(min=hyperparameters.first_epoch - 1)
+            waited = epoch - self.risen_epoch.clamp(min=hyperparameters.first_epoch - 1)
             self.active &= waited < hyperparameters.patience
 
     def _record(self) -> None:
         means = {name: total / self.batches.per_epoch for name, total in self._totals.items()}
         groups = dict(zip(self._validation.columns, self._groups.unbind(1)))
-        columns = {"validation_auc": self._auc, **groups, **means}
+        validated = {"validation_auc": self._auc, **groups, "validation_log_loss": self._loss}
+        columns = {**validated, **means}
         table = torch.stack([column.double() for column in columns.values()]).cpu().tolist()
         self.history.append(dict(zip(columns, table)))
 
@@ -248,6 +259,7 @@ class GradientFit:
             {name: value[index].clone() for name, value in self.best.items()},
             int(self.best_epoch[index]),
             float(self.best_auc[index]),
+            float(self.best_loss[index]),
             epochs,
             [{name: row[index] for name, row in epoch.items()} for epoch in self.history[:epochs]],
         )

@@ -1,20 +1,28 @@
 """Exact fits along a path of penalties, for methods that need no gradient steps."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from brio_core.methods.interface import Features, PathMethod
+from brio_core.methods.linear.exact import logistic_path
 from brio_core.system.residence import gather
 from brio_core.system.threads import one_thread, spread
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.data import Fold
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
-from brio_core.training.selection import ValidationAuc
+from brio_core.training.selection import ValidationAuc, improves, mean_auc
 
 SUBJECTS_AT_ONCE = 256
+# Inverse strength of the penalty on the slope of a calibration: it matters only where predictions
+# separate the classes.
+WEAK_PENALTY = 1e4
+LEAST_SLOPE = 1e-3
 
 
 def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
@@ -28,9 +36,12 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
         checkpoints.save([fold.name], {"result": vars(result)}, always=True)
         return result
 
-    # What folds share comes first, so that no two threads compute it. It is many small operations.
-    with one_thread():
-        _ = problem.shared_features, problem.shared_statistics
+    if problem.trial.trains_on_sources:
+        problem = replace(problem, data=problem.data.on_sources())
+    # What folds share comes first, so that no two threads compute it.
+    _ = problem.shared_features
+    with one_thread():  # for many small operations
+        _ = problem.shared_statistics
     method, folds = problem.trial.method, problem.data.folds
     if any(method.uses_all_threads(len(fold.train)) for fold in folds):
         return [fit(fold) for fold in folds]
@@ -39,8 +50,10 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
 
 @torch.no_grad()
 def fit_path(problem: Problem, fold: Fold) -> FoldResult:
-    """Fit one fold at every point of its path and keep the point with the best validation AUC."""
+    """Fit one fold at every point of its path and keep the one that validation prefers."""
     module = problem.module(fold)
+    if problem.trial.trains_on_sources:
+        return _choose_by_sources(module, problem, fold)
     data = problem.data
     validation = ValidationAuc([fold.validation_groups], data.label, data.device)
     features = _features(problem, module, validation.index[0])
@@ -52,14 +65,61 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
             module.fit(point)
             if represented is None or not module.representation_is_shared:
                 represented = torch.cat([module.represent(part) for part in features])
-            groups = validation.groups(module.classify(represented)[None])
+            logits = module.classify(represented)[None]
+            groups, loss = validation.groups(logits), float(validation.log_loss(logits)[0])
             auc = float(validation.mean(groups)[0])
             named = dict(zip(validation.columns, groups[0].tolist()))
-            history.append({"validation_auc": auc, **named})
-            if best is None or auc > best.validation_auc:
+            history.append({"validation_auc": auc, **named, "validation_log_loss": loss})
+            if best is None or improves(auc, loss, best.validation_auc, best.validation_log_loss):
                 state = {name: value.clone() for name, value in module.state_dict().items()}
-                best = FoldResult(fold.name, state, point + 1, auc, module.path_length, history)
+                best = FoldResult(
+                    fold.name, state, point + 1, auc, loss, module.path_length, history
+                )
     return best
+
+
+def _choose_by_sources(module: PathMethod, problem: Problem, fold: Fold) -> FoldResult:
+    """The point whose predictions of left-out groups have the best AUC, calibrated on them.
+
+    Among equals it is the one with the lowest log-loss after calibration.
+    """
+    label = torch.as_tensor(problem.data.label[fold.train], device=problem.data.device)
+    groups = [np.flatnonzero(np.isin(fold.train, group)) for group in fold.validation_groups]
+    history, calibrations = [], []
+    for predicted in module.inner_predictions:
+        slope, intercept = calibration(predicted, label)
+        logits = slope * predicted.double() + intercept
+        loss = float(functional.binary_cross_entropy_with_logits(logits, label.double()))
+        auc = mean_auc(predicted, label, groups)
+        history.append({"validation_auc": auc, "validation_log_loss": loss})
+        calibrations.append((slope, intercept))
+    scores = [(one["validation_auc"], -one["validation_log_loss"]) for one in history]
+    point = scores.index(max(scores))
+    predicted, (slope, intercept) = module.inner_predictions[point], calibrations[point]
+    module.fit(point)
+    module.rescale(slope, intercept)
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    kept = torch.as_tensor(np.isin(fold.train, fold.validation))
+    return FoldResult(
+        fold.name,
+        state,
+        point + 1,
+        *history[point].values(),
+        module.path_length,
+        history,
+        validation_logits=slope * predicted[kept] + intercept,
+    )
+
+
+def calibration(predicted: Tensor, label: Tensor) -> tuple[float, float]:
+    """Slope and intercept of the logistic regression of labels on predictions.
+
+    The slope never turns predictions round, not even those that are worse than chance.
+    """
+    weights, intercepts = logistic_path(predicted.double()[:, None], label, [WEAK_PENALTY])
+    if weights[0, 0] > LEAST_SLOPE:
+        return float(weights[0, 0]), float(intercepts[0])
+    return LEAST_SLOPE, float(torch.logit(label.double().mean()))
 
 
 def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterator[Features]:

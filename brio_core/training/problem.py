@@ -5,15 +5,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core.connectivity.graphs import upper_triangle
+from brio_core.connectivity.kinds import FISHER_Z, connectivity_of
 from brio_core.methods.hyperparameters import Hyperparameters
-from brio_core.methods.interface import Features, Method, PathMethod, initialise
+from brio_core.methods.interface import (
+    SOURCES,
+    VALIDATION,
+    Features,
+    Method,
+    PathMethod,
+    initialise,
+)
 from brio_core.methods.train_view import TrainView, training_rows
 from brio_core.methods.training_scans import FeatureStore, Scans, TrainingScans
 from brio_core.system.replay import Replay
-from brio_core.system.residence import Table, gather, tabulate
+from brio_core.system.residence import Table, gather, rows_of, tabulate
 from brio_core.system.seeds import derive_seed
 from brio_core.training.data import SCANS, Fold, TrainingData
 
@@ -31,6 +41,21 @@ class Trial:
     def fits_paths(self) -> bool:
         """Whether the method is fitted exactly, which no seed may change."""
         return issubclass(self.method, PathMethod)
+
+    @property
+    def trains_on_sources(self) -> bool:
+        """Whether validation subjects train too, and an inner choice replaces them."""
+        return getattr(self.hyperparameters, "selection", VALIDATION) == SOURCES
+
+    @property
+    def rescales_connectivity(self) -> bool:
+        """Whether each fold fits a factor of connectivity; an exact fit has no need of one."""
+        return self.hyperparameters.connectivity != FISHER_Z and not self.fits_paths
+
+    @property
+    def shares_features(self) -> bool:
+        """Whether all folds have the same features."""
+        return self.method.features_are_shared and not self.rescales_connectivity
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +94,7 @@ class Problem:
     def shared_features(self) -> Features | None:
         """Features of every subject, once for all folds, of a path method, if memory allows it."""
         data = self.data
-        if not (self.trial.fits_paths and self.trial.method.features_are_shared):
+        if not (self.trial.fits_paths and self.trial.shares_features):
             return None
         module = self._untrained(data.folds[0])
 
@@ -121,7 +146,15 @@ class Problem:
             n_sites=data.n_sites(fold),
             n_rois=data.n_rois,
             rois=data.cohort.series.rois,
+            inner_folds=self._inner_folds(fold) if self.trial.trains_on_sources else None,
         )
+
+    def _inner_folds(self, fold: Fold) -> Tensor:
+        """The number of the validation group of every training subject."""
+        number = torch.zeros(len(fold.train), dtype=torch.int64)
+        for index, group in enumerate(fold.validation_groups):
+            number[torch.as_tensor(np.isin(fold.train, group))] = index
+        return number.to(self.data.device)
 
     def module(self, fold: Fold) -> Method:
         """A fresh module of the method with the fold's statistics fitted."""
@@ -129,10 +162,34 @@ class Problem:
 
         def build() -> Method:
             module = self._untrained(fold)
+            if self.trial.rescales_connectivity:
+                module.connectivity_factor.fill_(self._connectivity_factor(fold))
             module.prepare(view)
             return module
 
         return initialise(build, derive_seed(*self.seed_key(fold, "initial weights")))
+
+    def _connectivity_factor(self, fold: Fold) -> float:
+        """What gives connectivity of the fold's training subjects the spread of their Fisher z."""
+        moments = self._connectivity_moments[torch.as_tensor(fold.train)].mean(0)
+        deviation = (moments[:, 1] - moments[:, 0].square()).sqrt()
+        return float(deviation[0] / deviation[1]) if deviation[1] > 0 else 1.0
+
+    @cached_property
+    def _connectivity_moments(self) -> Tensor:
+        """Mean and mean square of every subject's Fisher z and its kind of connectivity (N, 2, 2).
+
+        They are of all pairs of ROIs.
+        """
+        asked, device = self.trial.hyperparameters, self.data.device
+        rows = torch.arange(len(self.data.cohort.subjects), device=device)
+        found = []
+        for part in rows.split(32):
+            fisher_z = rows_of(self.inputs["fc"], part)
+            kind = connectivity_of(fisher_z, asked.connectivity, asked.shrinkage)
+            edges = upper_triangle(torch.stack([fisher_z, kind], 1)).double()
+            found.append(torch.stack([edges.mean(-1), edges.square().mean(-1)], -1).cpu())
+        return torch.cat(found)
 
     def restored(self, fold: Fold, state: dict[str, Tensor], chosen: dict[str, Any]) -> Method:
         """The module of a fold with a stored state, in evaluation mode."""

@@ -36,10 +36,13 @@ class FoldResult:
     state: dict[str, Tensor]
     selected_epoch: int
     validation_auc: float
+    validation_log_loss: float
     epochs: int
     history: list[dict[str, float]]
     chosen: dict[str, Any] = field(default_factory=dict)
     """What the validation subjects of the fold have chosen, where several values were tried."""
+    validation_logits: Tensor | None = None
+    """Of fits without their groups, where validation subjects train too."""
 
 
 @dataclass(frozen=True)
@@ -184,10 +187,13 @@ def write_records(
 def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, np.ndarray]:
     """Logits of the validation and test subjects of a fold by its selected checkpoint."""
     module = problem.restored(fold, result.state, result.chosen)
-    return {
-        split: predict_rows(module, problem.inputs, getattr(fold, split))
-        for split in ("validation", "test")
-    }
+
+    def logits(rows: np.ndarray) -> np.ndarray:
+        return predict_rows(module, problem.inputs, rows)
+
+    left_out = result.validation_logits
+    validation = logits(fold.validation) if left_out is None else left_out.cpu().numpy()
+    return {"validation": validation, "test": logits(fold.test)}
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """From the files of a cohort to the files of a trained run."""
 
 import platform
+import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,6 +70,9 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     data = run.files.read(device, machine.memory_mb)
     problem = Problem(data, Trial(method, hyperparameters, run.variant, run.seed))
     inputs = run.files.checksums()
+    notes = method.notes(data.cohort.series.rois)
+    for note in notes:
+        print(f"{run.params['label']}: {note}", file=sys.stderr)
 
     def checkpoints(problem: Problem) -> Checkpoints:
         mark = fingerprint(problem, inputs, run.code)
@@ -106,6 +110,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "threads": torch.get_num_threads(),
         "group_size": machine.group_size or len(data.folds),
         "parameters": problem.count_parameters(),
+        "notes": notes,
         "tries": tries,
         "folds": fold_records(problem, results, training_seconds, tries),
         "seconds": round(time.perf_counter() - begun, 3),

@@ -10,6 +10,7 @@ from brio_core.methods.interface import Method
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
+from brio_core.training.selection import improves
 from brio_core.training.trainer import train
 
 
@@ -40,8 +41,9 @@ def search(
 ) -> tuple[list[FoldResult], list[dict[str, Any]]]:
     """Fit every fold with every choice of ``values``; each keeps what its validation likes best.
 
-    Ties go to the earlier choice. Only validation subjects decide, fold by fold. With the results
-    come all choices and the mean over folds of their best validation AUCs.
+    Ties go to the lower log-loss, then to the earlier choice. Only validation subjects decide, fold
+    by fold. With the results come all choices and the mean over folds of their best validation
+    AUCs.
     """
     best: list[FoldResult] = []
     tries = []
@@ -52,7 +54,12 @@ def search(
         mean = fmean(result.validation_auc for result in results)
         tries.append({"chosen": chosen, "validation_auc": mean})
         best = [
-            new if old is None or new.validation_auc > old.validation_auc else old
+            new if old is None or _preferred(new, old) else old
             for old, new in itertools.zip_longest(best, results)
         ]
     return best, tries
+
+
+def _preferred(new: FoldResult, old: FoldResult) -> bool:
+    pairs = [(one.validation_auc, one.validation_log_loss) for one in (new, old)]
+    return improves(*pairs[0], *pairs[1])

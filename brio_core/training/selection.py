@@ -1,20 +1,27 @@
-"""One rule for all methods: the checkpoint with the best mean AUC over the validation groups."""
+"""One rule for all methods: the best mean AUC over the validation groups, ties by log-loss."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+
+def improves(auc: Any, loss: Any, best_auc: Any, best_loss: Any) -> Any:
+    """Whether validation prefers this to the best so far: by AUC, and by log-loss among equals."""
+    return (auc > best_auc) | ((auc == best_auc) & (loss < best_loss))
 
 
 class ValidationAuc:
     """Exact AUC of many folds at once, on the device.
 
     Under ``loso`` a group is a validation site and AUCs are averaged over the two; under ``id``
-    there is one pooled group. Pairs are counted as integers, so equal AUCs compare equal and the
-    earliest epoch wins a tie. A group of one class is left out; a fold without any usable group
-    scores 0.5 throughout.
+    there is one pooled group. Pairs are counted as integers, so equal AUCs compare equal and
+    log-loss decides (:func:`improves`). A group of one class has no AUC and is left out; a fold
+    without any usable group scores 0.5 throughout.
     """
 
     def __init__(
@@ -40,6 +47,7 @@ class ValidationAuc:
         self.index = torch.as_tensor(self.rows, device=device)
         self._counts = np.array([len(fold) for fold in rows])
         positive, negative = (torch.as_tensor(mask, device=device) for mask in (positive, negative))
+        self._positive, self._members = positive, positive | negative
         self._pairs = positive[..., :, None] & negative[..., None, :]
         self._totals = self._pairs.sum((-1, -2))
 
@@ -77,9 +85,28 @@ class ValidationAuc:
         auc = halves / (2 * self._totals.clamp(min=1)).to(torch.float64)
         return torch.where(self._totals > 0, auc, torch.nan)
 
+    def log_loss(self, logits: Tensor) -> Tensor:
+        """Log-loss of every fold (F,), the mean over its groups; here one class is enough."""
+        logits = logits.double()[:, None]
+        losses = functional.softplus(logits) - logits * self._positive
+        counts = self._members.sum(-1)
+        means = losses.where(self._members, 0).sum(-1) / counts.clamp(min=1)
+        return means.sum(-1) / (counts > 0).sum(-1)
+
     @staticmethod
     def mean(groups: Tensor) -> Tensor:
         """AUC of every fold, (F,), from those of its groups."""
         usable = ~groups.isnan()
         mean = groups.nan_to_num().sum(-1) / usable.sum(-1).clamp(min=1)
         return torch.where(usable.any(-1), mean, 0.5)
+
+
+def mean_auc(logits: Tensor, label: Tensor, groups: Sequence[np.ndarray]) -> float:
+    """Mean AUC over groups of subjects that have both classes; 0.5 if there is none."""
+    found = []
+    for group in groups:
+        logit, positive = logits[torch.as_tensor(group)], label[torch.as_tensor(group)] == 1
+        if 0 < int(positive.sum()) < len(group):
+            difference = logit[positive][:, None] - logit[~positive]
+            found.append(float(((difference > 0) + 0.5 * (difference == 0)).double().mean()))
+    return float(np.mean(found)) if found else 0.5

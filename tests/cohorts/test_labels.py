@@ -2,10 +2,14 @@
 
 import csv
 import json
+import os
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from brio_core.cohorts.atlases.atlas import read_atlas
 from brio_core.cohorts.atlases.labels import read_labels
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.stores import read_series
@@ -210,3 +214,45 @@ def test_profile_table_of_a_numbered_cohort_shows_names(tmp_path, run_cohort):
     rows = json.loads(path.with_suffix(".json").read_text())["rows"]
     shown = [row["cells"][1]["text"] for row in rows if len(row["cells"]) == 4]
     assert shown == first and set(first) < set(named.values())
+
+
+def test_sides_and_places_of_cc200_are_shipped_with_its_dataset(load_dataset, tmp_path):
+    dataset = load_dataset("abide-cc200")
+    header = tuple(f"#{number}" for number in range(1, 201))
+    (tmp_path / "abide").mkdir()
+    rois = open_reader(dataset, tmp_path).rois(header)
+    assert rois.names == header
+    assert (rois.hemispheres.count("L"), rois.hemispheres.count("R")) == (94, 106)
+    np.testing.assert_allclose(rois.centroids[0], [-39.6, -85.4, 1.4], rtol=1e-6)
+    (middle,) = np.flatnonzero(rois.centroids[:, 0] == 0)
+    assert rois.hemispheres[middle] == "R"
+    # By halves of the numbers, half of the regions would be on the wrong side.
+    halves = np.repeat(["L", "R"], 100)
+    assert 0.45 < np.mean(np.array(rois.hemispheres) == halves) < 0.55
+
+
+def test_shipped_places_of_cc200_are_those_of_its_image(load_dataset, tmp_path):
+    if "BRIO_TEST_DATA" not in os.environ:
+        pytest.skip("BRIO_TEST_DATA does not name a folder with the atlas")
+    image = Path(os.environ["BRIO_TEST_DATA"]) / "atlas" / "CC200.nii.gz"
+    (tmp_path / "abide").mkdir()
+    rois = open_reader(load_dataset("abide-cc200"), tmp_path).rois(())
+    centres = read_atlas(image, None, 200).regions.centroids
+    np.testing.assert_allclose(rois.centroids, centres, atol=0.051)
+
+
+def test_files_beside_the_code_are_packaged():
+    root = Path(__file__).parents[2]
+    declared = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = [
+        (package.replace(".", "/"), pattern)
+        for package, several in declared["package-data"].items()
+        for pattern in several
+    ]
+    packaged = {path for folder, pattern in patterns for path in (root / folder).glob(pattern)}
+    beside = {
+        path
+        for path in (root / "brio_core").rglob("*.*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert beside == packaged

@@ -207,6 +207,12 @@ def test_a_diagonal_of_ones_stands_for_the_node_itself(width):
     torch.testing.assert_close(looped, module(nodes, adjacency, key, 0), rtol=1e-4, atol=1e-5)
 
 
+def test_the_virtual_node_starts_like_an_embedding():
+    start = make_gin(5, 1000, 0.0).virtual
+    assert abs(start.mean()) < 0.1 and abs(start.std() - 1) < 0.1
+    assert make_gin(5, 4, 0.0, virtual=False).virtual is None
+
+
 def test_the_virtual_node_is_heard_before_the_second_layer():
     nodes, adjacency = graphs()
     module = make_gin(5, 4, 0.0).eval()

@@ -132,10 +132,24 @@ def test_swapping_gives_a_swapped_vector_the_label_it_came_with():
     )
 
 
-def test_swapping_starts_after_half_of_the_epochs_and_checkpoints_with_it():
+def test_swapping_starts_where_the_authors_have_it_and_all_epochs_are_eligible():
     settings = settings_of("disc", epochs=200, first_epoch=1)
-    assert [Disc.phase(settings, epoch) for epoch in (1, 100, 101)] == [APART, APART, SWAPPED]
-    assert settings.first_epoch == 101
+    phases = [Disc.phase(settings, epoch) for epoch in range(1, 201)]
+    # Theirs: for epoch in range(200), swapped if epoch > 100.
+    assert phases == [SWAPPED if epoch > 100 else APART for epoch in range(200)]
+    assert settings.first_epoch == 1
+
+
+def test_one_weight_for_the_batch_keeps_subjects_that_are_known_by_heart():
+    """A bias branch that misses one subject only: per sample, it is nearly all that counts."""
+    causal, bias = torch.full((20,), 0.7), torch.full((20,), 1e-4)
+    bias[0] = 5.0
+    shares = {}
+    for per in ("sample", "batch"):
+        weighted = relative_difficulty(causal, bias, per) * causal
+        shares[per] = float(weighted[0] / weighted.sum())
+    assert shares["sample"] > 0.99 and shares["batch"] == pytest.approx(1 / 20)
+    assert settings_of("disc").weight == "batch"
 
 
 def test_the_phases_differ_by_the_swapped_loss():
@@ -147,7 +161,7 @@ def test_the_phases_differ_by_the_swapped_loss():
     torch.testing.assert_close(both, apart + module.hyperparameters.lambda_swap * logs["swapped"])
 
 
-@pytest.mark.parametrize("options", [{"node_mask": False}, {"weight": "batch"}])
+@pytest.mark.parametrize("options", [{"node_mask": False}, {"weight": "sample"}])
 def test_options_train(options):
     module, features = make(**options)
     batch = Batch(features, LABEL, torch.zeros_like(LABEL), torch.tensor(3))

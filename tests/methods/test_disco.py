@@ -3,7 +3,8 @@
 import math
 
 import torch
-from synthetic import settings_of
+import yaml
+from synthetic import METHODS, settings_of
 
 from brio_core.methods.disco.method import (
     ROUTED,
@@ -161,6 +162,10 @@ def test_gate_losses_at_their_minima():
 
 
 def test_routing_starts_after_warm_up_and_checkpoints_with_it():
-    settings = settings_of("disco", epochs=200, warmup_epochs=10, first_epoch=1)
-    assert [Disco.phase(settings, epoch) for epoch in (1, 10, 11)] == [WARM_UP, WARM_UP, ROUTED]
-    assert settings.first_epoch == 11
+    presets = yaml.safe_load((METHODS / "disco.yaml").read_text())["presets"]
+    for preset in ({}, presets["published"]):
+        settings = Disco.Hyperparameters.of({**presets["common"], **preset}, "disco")
+        # The authors count from 1 and route unless epoch < 10.
+        phases = [Disco.phase(settings, epoch) for epoch in range(1, 30)]
+        assert phases == [WARM_UP if epoch < 10 else ROUTED for epoch in range(1, 30)]
+        assert settings.first_epoch == 10

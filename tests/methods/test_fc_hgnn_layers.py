@@ -101,6 +101,10 @@ def test_hemispheres_come_from_labels_then_centroids_then_halves():
     assert hemispheres(labelled).tolist() == [1, 0, 2, 1, 0]
     assert hemispheres(Rois(names, centroids, nothing)).tolist() == [0, 1, 1, 0, 1]
     assert hemispheres(Rois(names, unknown, nothing)).tolist() == [0, 0, 1, 1, 1]
+    # Halves are a guess, which the log and the page tell.
+    assert not FcHgnn.notes(labelled) and not FcHgnn.notes(Rois(names, centroids, nothing))
+    (note,) = FcHgnn.notes(Rois(names, unknown, nothing))
+    assert note.startswith("The hemispheres of the regions are unknown")
 
 
 @pytest.mark.parametrize(

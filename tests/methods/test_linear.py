@@ -71,14 +71,17 @@ class TestLinearRow:
             rtol=1e-5, atol=1e-5,
         )  # fmt: skip
 
-    def test_the_selected_point_is_the_earliest_of_the_best(self, name):
+    def test_the_selected_point_has_the_best_auc_and_then_the_lowest_log_loss(self, name):
         problem, _ = make_problem(name)
         for fold in problem.data.folds:
             result = fit_path(problem, fold)
-            scores = [record["validation_auc"] for record in result.history]
+            scores = [
+                (record["validation_auc"], -record["validation_log_loss"])
+                for record in result.history
+            ]
             assert len(scores) == result.epochs
-            assert result.selected_epoch == 1 + int(np.argmax(scores))
-            assert result.validation_auc == max(scores)
+            assert result.selected_epoch == 1 + scores.index(max(scores))
+            assert (result.validation_auc, -result.validation_log_loss) == max(scores)
 
     def test_folds_can_be_stacked(self, name):
         problem, _ = make_problem(name)

@@ -5,9 +5,10 @@ import warnings
 import pytest
 import torch
 
-from brio_core.methods.linear import blocks, krylov, newton
 from brio_core.methods.linear import exact as linear
-from brio_core.methods.linear.blocks import column_means, replace_columns, sweep
+from brio_core.methods.linear import krylov, newton
+from brio_core.system import blocks
+from brio_core.system.blocks import column_means, replace_columns, sweep
 from brio_core.system.threads import workers
 
 PENALTIES = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2]

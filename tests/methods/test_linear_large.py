@@ -8,10 +8,12 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from brio_core.connectivity import tangent
 from brio_core.methods import registry
-from brio_core.methods.linear import blocks, krylov, tangent
+from brio_core.methods.linear import krylov
 from brio_core.methods.linear import method as linear
 from brio_core.methods.train_view import TrainView
+from brio_core.system import blocks
 from brio_core.training import penalty_path as path
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.penalty_path import fit_path

@@ -6,7 +6,13 @@ from torch import nn
 from torch.nn import functional
 
 from brio_core.methods.layers.series import standardised
-from brio_core.methods.xg_gnn.learnt_graphs import class_difference, disagreement, sparsity
+from brio_core.methods.xg_gnn.learnt_graphs import (
+    Propagation,
+    RegionLinear,
+    class_difference,
+    disagreement,
+    sparsity,
+)
 from brio_core.methods.xg_gnn.linear_convolutions import (
     LinearConvolutions,
     SiteNorm,
@@ -178,3 +184,36 @@ def test_site_norm_equals_one_site_after_another():
     torch.testing.assert_close(dict(norm.named_buffers()), dict(reference.named_buffers()))
     norm.eval(), reference.eval()
     torch.testing.assert_close(norm(values), reference(values.flatten(0, 2)).view_as(values))
+
+
+@pytest.mark.parametrize("kind", Propagation.kinds)
+def test_propagation_is_its_formula_and_moves_with_the_regions(kind):
+    draw = torch.Generator().manual_seed(0)
+    factor = torch.randn(3, ROIS, 4, generator=draw).double()
+    nodes = torch.randn(3, ROIS, 6, generator=draw).double()
+    layer = Propagation(6, 5, kind).double()
+    graph = factor @ factor.mT
+    mean = graph / (graph.abs().sum(-1, keepdim=True) + 1e-6) @ nodes
+    heard = {
+        # Node by node, as the released contraction has it: no other node is in the sum.
+        "released": torch.einsum("bik,bip->bip", graph, nodes),
+        "mean": mean,
+        "mean+self": mean + nodes,
+    }[kind]
+    wanted = heard @ layer.weight.T + layer.bias
+    torch.testing.assert_close(layer(nodes, factor), wanted)
+    order = torch.randperm(ROIS, generator=draw)
+    torch.testing.assert_close(layer(nodes[:, order], factor[:, order]), wanted[:, order])
+
+
+def test_layers_of_regions_are_linear_layers():
+    torch.manual_seed(0)
+    layer, plain = RegionLinear(6, 3).double(), torch.nn.Linear(6, 3).double()
+    plain.load_state_dict(layer.state_dict())
+    hidden = torch.randn(2, 4, ROIS, 6).double()
+    torch.testing.assert_close(layer(hidden), plain(hidden))
+    slopes = [
+        torch.autograd.grad(one(hidden).square().sum(), list(one.parameters()))
+        for one in (layer, plain)
+    ]
+    torch.testing.assert_close(*slopes)

@@ -41,7 +41,10 @@ def make_page(root, sites, title):
               "--participants", folder / "participants.tsv", "--datasets", datasets)  # fmt: skip
     summaries, cells = [], []
     for protocol in ("loso", "id", "loso-permuted-1"):
-        runs = [write_run(root, variant, protocol=protocol, sites=sites) for variant in METHODS]
+        runs = [
+            write_run(root, variant, protocol=protocol, sites=sites, notes=[f"Said of {variant}."])
+            for variant in METHODS
+        ]
         summaries.append(root / f"{protocol}.csv")
         cells.append(root / f"{protocol}.runs.json")
         ok(
@@ -168,6 +171,7 @@ def test_links_lead_to_files(results, page):
 def test_page_says_what_was_run(results, page):
     text = html.unescape(re.sub(r"<[^>]+>", "", page))
     assert "9 runs: 3 methods, 1 seed" in text and "98 subjects of 7 sites" in text
+    assert all(text.count(f"Said of {variant}.") == 1 for variant in METHODS)
     assert "2026-01-05 10:00 UTC" in text and "torch 2.13.0" in text
     row = pd.read_csv(results[0] / "loso.csv").set_index("variant").loc["brio"]
     low, high = row["pooled_auc_low"], row["pooled_auc_high"]

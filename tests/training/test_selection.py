@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from synthetic import make_problem, train_all
+from synthetic import make_cohort, make_problem, train_all
 
 from brio_core.evaluation.scores import auc
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
-from brio_core.training.results import predict_rows, write_history
+from brio_core.training.results import fold_logits, predict_rows, write_history
 from brio_core.training.run import fold_records
 from brio_core.training.search import combinations, search
 from brio_core.training.selection import ValidationAuc
@@ -80,21 +80,61 @@ def test_a_single_validation_group_is_listed_once():
     assert measure.columns == []
 
 
-def test_ties_go_to_the_earliest_eligible_epoch(tmp_path):
+def test_log_loss_is_the_mean_over_groups_and_counts_a_group_of_one_class():
+    label = np.array([0, 1, 1, 0, 1, 1, 1])
+    groups = [[np.arange(4), np.arange(4, 7)], [np.arange(2)]]
+    measure = ValidationAuc(groups, label, "cpu")
+    logits = torch.linspace(-2, 3, 7).expand(2, 7)
+    logits = torch.take_along_dim(logits, measure.index, 1)
+    probability = 1 / (1 + np.exp(-logits.double().numpy()))
+    lost = -np.where(label[measure.rows] == 1, np.log(probability), np.log(1 - probability))
+    wanted = [(lost[0, :4].mean() + lost[0, 4:].mean()) / 2, lost[1, :2].mean()]
+    np.testing.assert_allclose(measure.log_loss(logits), wanted, rtol=1e-12)
+
+
+def test_penalties_with_equal_auc_are_told_apart_by_log_loss(tmp_path):
+    """All rank alike; the strongest would predict one half for everybody."""
+    cohort, table = make_cohort(n_rois=4, effect=3.0)
+    problem, _ = make_problem("linear-tangent", cohort, table)
+    for fold, result in zip(problem.data.folds, train_all(problem, tmp_path)):
+        best = [one for one in result.history if one["validation_auc"] == result.validation_auc]
+        assert len(best) > 1 and result.history[0] in best, "a tie with the strongest penalty"
+        assert result.validation_log_loss == min(one["validation_log_loss"] for one in best)
+        logits = fold_logits(problem, result, fold)["test"]
+        brier = np.mean((1 / (1 + np.exp(-logits)) - problem.data.label[fold.test]) ** 2)
+        assert result.selected_epoch > 1 and brier < 0.1
+
+
+def test_epochs_with_equal_auc_are_told_apart_by_log_loss(tmp_path):
+    cohort, table = make_cohort(effect=3.0)
+    problem, _ = make_problem("gcn", cohort, table, epochs=12, first_epoch=3, patience=0)
+    later = 0
+    for result in train_all(problem, tmp_path):
+        scores = [(one["validation_auc"], -one["validation_log_loss"]) for one in result.history]
+        assert result.selected_epoch == 1 + scores.index(max(scores[2:]), 2)
+        later += result.selected_epoch > 1 + [auc for auc, _ in scores].index(max(scores[2:])[0], 2)
+    assert later, "no fold had a tie that log-loss decides"
+
+
+def test_ties_in_both_go_to_the_earliest_eligible_epoch(tmp_path):
     problem, _ = make_problem("gcn", learning_rate=0.0, weight_decay=0.0, dropout=0.0)
     # Nothing learns, so after BatchNorm has settled every epoch scores alike.
     results = train_all(problem, tmp_path)
     for result in results:
-        scores = [epoch["validation_auc"] for epoch in result.history]
+        scores = [
+            (epoch["validation_auc"], -epoch["validation_log_loss"]) for epoch in result.history
+        ]
         eligible = scores[problem.trial.hyperparameters.first_epoch - 1 :]
-        expected = problem.trial.hyperparameters.first_epoch + int(np.argmax(eligible))
+        expected = problem.trial.hyperparameters.first_epoch + eligible.index(max(eligible))
         assert result.selected_epoch == expected
 
 
 def test_patience_stops_a_fold(tmp_path):
     problem, _ = make_problem("gcn", epochs=30, patience=2, first_epoch=1)
     for result in train_all(problem, tmp_path):
-        assert result.epochs == min(30, result.selected_epoch + 2)
+        aucs = [epoch["validation_auc"] for epoch in result.history]
+        # The first of equals: a lower log-loss makes a better checkpoint but no more patience.
+        assert result.epochs == min(30, 1 + aucs.index(max(aucs)) + 2)
 
 
 @pytest.mark.parametrize("name", ["gcn", "core", "brio"])
@@ -155,9 +195,11 @@ def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
         for number, one in enumerate(tries)
     ]
     for index, result in enumerate(results):
-        aucs = [found[index].validation_auc for found in alone]
-        assert result.validation_auc == max(aucs)
-        assert result.chosen == tries[aucs.index(max(aucs))]["chosen"]
+        scores = [
+            (found[index].validation_auc, -found[index].validation_log_loss) for found in alone
+        ]
+        assert (result.validation_auc, -result.validation_log_loss) == max(scores)
+        assert result.chosen == tries[scores.index(max(scores))]["chosen"]
     assert combinations({}) == [{}]
 
 

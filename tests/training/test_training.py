@@ -173,6 +173,20 @@ def test_meta_says_how_to_repeat_the_run(toy_run):
     assert [fold["name"] for fold in meta["folds"]] == [f"site{index}" for index in range(6)]
 
 
+def test_unknown_hemispheres_are_told_in_the_log_and_in_the_result(toy_run):
+    folder, command = toy_run
+    params = {"method": "fc-hgnn", "label": "FC-HGNN", "group": "Brain network methods"}
+    params["hyperparameters"] = vars(settings_of("fc-hgnn"))
+    changed = [json.dumps(params) if part.startswith("{") else part for part in command]
+    done = subprocess.run(
+        [*changed, "--out-dir", str(folder / "halves")],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (note,) = json.loads((folder / "halves" / "meta.json").read_text())["notes"]
+    assert f"FC-HGNN: {note}" in done.stderr and "first half counts as left" in note
+
+
 def test_split_of_another_cohort_is_refused(toy_run):
     folder, command = toy_run
     split = json.loads((folder / "split.json").read_text())
@@ -206,7 +220,8 @@ def test_the_learning_rate_follows_half_a_cosine():
     run._step = watched
     run.run(lambda _: None, "test")
     total = 4 * run.batches.per_epoch
-    expected = 1e-3 + 0.5 * 9e-3 * (1 + np.cos(np.pi * np.arange(total) / total))
+    # BrainNetTF counts its steps from 1 to the last one.
+    expected = 1e-3 + 0.5 * 9e-3 * (1 + np.cos(np.pi * np.arange(1, total + 1) / total))
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 

@@ -10,7 +10,7 @@ from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
 # AAL alternates left and right; the last eight regions, the vermis, lie between them.
-HEMISPHERES = {"aal116": ("L", "R") * 54 + (MISSING,) * 8}
+_AAL = ("L", "R") * 54 + (MISSING,) * 8
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,18 @@ class Regions:
                 "choose the labels of the atlas that the series were made with"
             )
         return self.rows(np.array([own.index(cell) for cell in wanted]))
+
+
+def known_places(atlas: str) -> tuple[tuple[str, ...], np.ndarray | None]:
+    """Hemispheres of the regions of an atlas that series only number, and centroids if known.
+
+    Those of CC200 are the centres of mass that the Preprocessed Connectomes Project lists. One lies
+    at x = 0 and counts as right, so that every region has a side.
+    """
+    if atlas == "aal116":
+        return _AAL, None
+    table = np.loadtxt(Path(__file__).with_name(f"{atlas}.csv"), np.float32, "#", ",", skiprows=1)
+    return tuple("L" if x < 0 else "R" for x in table[:, 1]), table[:, 1:]
 
 
 def sides(names: Sequence[str], centroids: np.ndarray | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
-from brio_core.cohorts.atlases.regions import HEMISPHERES, Regions
+from brio_core.cohorts.atlases.regions import Regions, known_places
 from brio_core.cohorts.scan import Scan, Unusable, join_runs
 from brio_core.cohorts.stores import Rois
 from brio_core.system.errors import BrioError
@@ -94,7 +94,7 @@ class Reader:
 
     def check(self) -> None:
         """Raise if something that all scans need is wrong."""
-        _ = self.regions, self._hemispheres
+        _ = self.regions, self._known_places
 
     def mean_fd(self, path: Path) -> float | None:
         """Mean framewise displacement in mm, where the scan's own files tell."""
@@ -185,17 +185,19 @@ class Reader:
             )
         return found
 
-    @property
-    def _hemispheres(self) -> tuple[str, ...] | None:
-        """Those of the atlas that ``rois.hemispheres`` names, in the order of its regions."""
+    @cached_property
+    def _known_places(self) -> tuple | None:
+        """Hemispheres and centroids of the atlas that ``rois.hemispheres`` names, if any."""
         rois = self.dataset["rois"]
-        found = HEMISPHERES.get(rois.get("hemispheres"))
-        if found and len(found) != rois["expected"]:
+        if "hemispheres" not in rois:
+            return None
+        known, centroids = known_places(rois["hemispheres"])
+        if len(known) != rois["expected"]:
             raise BrioError(
-                f"rois.hemispheres is {rois['hemispheres']!r}, an atlas of {len(found)} regions, "
+                f"rois.hemispheres is {rois['hemispheres']!r}, an atlas of {len(known)} regions, "
                 f"but rois.expected is {rois['expected']}; correct one of them"
             )
-        return found
+        return known, centroids
 
     def rois(self, names: tuple[str, ...]) -> Rois:
         """The regions of the series, given the names that the scans themselves carry."""
@@ -204,8 +206,10 @@ class Reader:
             rois = Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
         else:
             rois = self.regions.of_series(names).rois()
-        if self._hemispheres and not {"L", "R"} & set(rois.hemispheres):
-            return replace(rois, hemispheres=self._hemispheres)
+        if self._known_places and not {"L", "R"} & set(rois.hemispheres):
+            known, centroids = self._known_places
+            places = rois.centroids if centroids is None else centroids
+            return replace(rois, hemispheres=known, centroids=places)
         return rois
 
     def need(self, path: Path) -> Path:

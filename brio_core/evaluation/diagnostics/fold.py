@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity.block_length import round_half_up
+from brio_core.connectivity.tangent import CHUNK
 from brio_core.evaluation.diagnostics.caches import GRAPHS_AT_ONCE, Reestimates, SharedFeatures
 from brio_core.evaluation.diagnostics.factors import (
     contrast_stability,
@@ -25,7 +26,6 @@ from brio_core.evaluation.scores import auc
 from brio_core.methods.brio import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.methods.interface import Features, Method, PathMethod
-from brio_core.methods.linear.tangent import CHUNK
 from brio_core.system.residence import gather, rows_of
 from brio_core.system.seeds import derive_seed
 from brio_core.system.threads import spread
@@ -102,19 +102,18 @@ class TrainedFold:
         """Features of ``count`` graphs of every subject in ``rows``, a bounded number at a time."""
         device, step = self.data.device, max(1, GRAPHS_AT_ONCE // count)
 
-        def make(part: Tensor) -> Features:
-            return self._made(inputs(part))
-
         def by_subject(part: Tensor) -> Features:
-            return {name: value.unflatten(0, (-1, count)) for name, value in make(part).items()}
+            made = self.module.features(inputs(part))
+            return {name: value.unflatten(0, (-1, count)) for name, value in made.items()}
 
         table = None
         if self.shared is not None:
             everybody = len(self.data.cohort.subjects)
-            table = self.shared.table(kind, by_subject, everybody, step, device)
+            with self._as_trained():
+                table = self.shared.table(kind, by_subject, everybody, step, device)
         for part in torch.as_tensor(rows, device=device).split(step):
             if table is None:
-                yield make(part)
+                yield self._made(inputs(part))
             else:
                 yield {name: value[part].flatten(0, 1) for name, value in table.items()}
 

@@ -76,7 +76,7 @@ def _tables(problem: Problem, models: Models, options: dict) -> dict[str, Record
     for fold, state, chosen in zip(data.folds, models.states, models.chosen):
         module = problem.restored(fold, state, chosen)
         kept = None
-        if models.method.features_are_shared:
+        if problem.with_hyperparameters(chosen).trial.shares_features:
             # By folds that have chosen the same hyperparameters.
             key = repr(sorted(chosen.items()))
             kept = shared.setdefault(key, SharedFeatures(data.memory_budget))

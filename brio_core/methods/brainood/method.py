@@ -10,9 +10,7 @@ attention is averaged over the two directions of an edge, while the code average
 with itself, and an edge is drawn once for both; the high-pass filter is x minus the mean of its
 neighbours, while the code's is minus their sum; the spread of edge logits is taken over subjects
 that have the edge; reconstruction aims at tanh of Fisher z off the diagonal, for tanh cannot reach
-beyond one. The edge network has one hidden layer and drops units for a whole graph at once
-(:mod:`layers.edge_scores`). The virtual node of the reconstruction cancels in the
-high-pass filter and is left out.
+beyond one. The virtual node of the reconstruction cancels in the high-pass filter and is left out.
 """
 
 from dataclasses import dataclass
@@ -32,9 +30,9 @@ from brio_core.methods.layers.edge_masks import (
     logistic_noise,
     pair_variance,
 )
-from brio_core.methods.layers.edge_scores import EdgeScorer
+from brio_core.methods.layers.extractors import make_extractor
 from brio_core.system.errors import BrioError
-from brio_core.system.randomness import dropout, uniform
+from brio_core.system.randomness import dropout
 
 FIRST_RATE, DROP = 0.9, 0.1
 # Streams of random numbers; pass r of the GIN takes the selector's stream and those of its layers
@@ -45,6 +43,8 @@ EXTRACTOR, ATTENTION, MASKS, RECONSTRUCTION, PASSES = 0, 1, 2, 10, 100
 @dataclass(frozen=True)
 class BrainOodHyperparameters(GradientHyperparameters):
     """``rounds`` subgraphs are drawn of every graph.
+
+    ``extractor_hidden`` are the widths of the edge network's one or two hidden layers.
 
     ``soft_init`` starts the selector's embedding at deviation hidden^-1/2 instead of 1.
     ``high_pass`` is ``mean`` (x minus the mean of its neighbours) or ``sum`` (minus their sum, as
@@ -57,7 +57,7 @@ class BrainOodHyperparameters(GradientHyperparameters):
     dropout: float
     selector_dropout: float
     soft_init: bool
-    extractor_hidden: int
+    extractor_hidden: tuple[int, ...]
     extractor_dropout: float
     rounds: int
     high_pass: str
@@ -111,12 +111,12 @@ class BrainOod(GradientMethod):
         deviation = s.hidden**-0.5 if s.soft_init else 1.0
         self.selector = FeatureSelector(n_rois, s.hidden, s.selector_dropout, deviation)
         self.encoder = VirtualGin(n_rois, s.hidden, s.dropout)
-        self.extractor = EdgeScorer(s.hidden, s.extractor_hidden, norm="instance")
+        self.extractor = make_extractor(s.hidden, s.extractor_hidden, s.extractor_dropout)
         virtual = s.high_pass == "sum"
         self.decoder = VirtualGin(s.hidden, s.hidden, s.dropout, virtual)
         self.head = nn.Linear(s.hidden, 2)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:
@@ -191,11 +191,7 @@ class BrainOod(GradientMethod):
         self, nodes: Tensor, edges: EdgeLists, mask: Tensor, key: Tensor | None
     ) -> Tensor:
         """Logits of both directions of every edge, (B, 2, E)."""
-        s, keep = self.hyperparameters, None
-        if key is not None and s.extractor_dropout > 0:
-            drawn = uniform(key, (len(nodes), s.extractor_hidden), EXTRACTOR)
-            keep = (drawn >= s.extractor_dropout) / (1 - s.extractor_dropout)
-        return self.extractor(nodes, edges, mask, keep)
+        return self.extractor(nodes, edges, mask, key, EXTRACTOR)
 
     def chance(self, features: Features) -> Tensor:
         """The chance of every edge to be drawn, (B, E), without any noise."""

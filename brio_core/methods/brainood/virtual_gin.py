@@ -1,7 +1,7 @@
 """A two-layer GIN with a virtual node.
 
 Two layers read the virtual node once, before it was ever updated: it is a learnt shift of all
-nodes between the layers.
+nodes between the layers. It starts as an embedding does, with normal numbers of deviation 1.
 """
 
 import torch
@@ -45,7 +45,7 @@ class VirtualGin(nn.Module):
         self.rate = rate
         self.first = WideGin(before, hidden)
         self.first_norm = NodeNorm(hidden)
-        self.virtual = nn.Parameter(torch.zeros(hidden)) if virtual else None
+        self.virtual = nn.Parameter(torch.randn(hidden)) if virtual else None
         self.second = WideGin(hidden, hidden)
         self.second_norm = NodeNorm(hidden)
 

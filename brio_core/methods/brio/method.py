@@ -18,6 +18,7 @@ from brio_core.methods.stack import FoldStack
 from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import TrainingScans
 from brio_core.system.errors import BrioError
+from brio_core.system.rows import Rows
 
 WARM_UP, QUALIFIED = "warm-up", "qualified"
 # How many graphs of one fold are encoded at a time while qualifications are refreshed.
@@ -113,16 +114,19 @@ class Brio(GradientMethod):
         return self.head.weight.view(self.hyperparameters.factors, self.factor_dim)
 
     def prepare(self, train: TrainView) -> None:
-        support = propagation_support(train.fc, train.site, self.hyperparameters.density)
+        fc = Rows(lambda rows: self.connectivity(train.fc[rows]), train.fc.shape)
+        support = propagation_support(fc, train.site, self.hyperparameters.density)
         self.support.copy_(support)
         if self.hyperparameters.standardise_descriptors:
             chunks = train.chunks(GRAPHS_AT_ONCE)
-            described = torch.cat([node_descriptor(chunk["fc"], support) for chunk in chunks])
+            described = torch.cat(
+                [node_descriptor(self.connectivity(chunk["fc"]), support) for chunk in chunks]
+            )
             mean, scale = mean_and_scale(described.double().flatten(1))
             self.descriptor_mean.copy_(mean.view(-1, 3))
             self.descriptor_scale.copy_(scale.view(-1, 3))
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
         fc = inputs["fc"]
         if kernels.usable(fc, "signed"):

@@ -12,12 +12,14 @@ training subjects is left out.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import normalised_adjacency
+from brio_core.connectivity.kinds import FISHER_Z
 from brio_core.methods.core.scaffold import Group, scaffold_statistics
 from brio_core.methods.core.sliding_windows import (
     N_DESCRIPTORS,
@@ -49,6 +51,9 @@ class CoreHyperparameters(GradientHyperparameters):
     Edges that fewer than ``least_stability`` of the ``bootstraps`` choose are dropped, down to a
     quarter of K. ``window`` is in frames.
     """
+
+    # Windows are compared with the whole scan, both in Fisher z.
+    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
 
     scaffold_edges: int
     bootstraps: int
@@ -212,7 +217,7 @@ class Core(GradientMethod):
         described = describe_course(course, members.any(-1))
         return torch.cat([static[..., None], described], -1)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """Descriptors of the scaffold edges, standardised on training subjects."""
         return {"edges": (self.describe(inputs) - self.mean) * self.scale}
 

@@ -155,7 +155,7 @@ class Disco(GradientMethod):
         )
         self.gate = Gate(s.gate_hidden, s.gate_learning_rate, s.alpha)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return listed_features(inputs["fc"], self.hyperparameters.density)
 
     def represent(self, features: Features) -> Tensor:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -127,9 +128,18 @@ def hemispheres(rois: Rois) -> Tensor:
     sides = {"L": LEFT, "R": RIGHT}
     if any(label in sides for label in rois.hemispheres):
         return torch.tensor([sides.get(label, MIDLINE) for label in rois.hemispheres])
-    x = torch.as_tensor(rois.centroids)[:, 0]
-    is_left = x < 0 if torch.isfinite(x).all() else torch.arange(len(rois)) < len(rois) // 2
+    known = sides_are_known(rois)
+    is_left = (
+        torch.as_tensor(rois.centroids)[:, 0] < 0
+        if known
+        else torch.arange(len(rois)) < len(rois) // 2
+    )
     return torch.where(is_left, LEFT, RIGHT)
+
+
+def sides_are_known(rois: Rois) -> bool:
+    """Whether labels or centroids tell the hemisphere of the ROIs."""
+    return bool({"L", "R"} & set(rois.hemispheres) or np.isfinite(rois.centroids[:, 0]).all())
 
 
 class HemisphereConvolution(nn.Module):

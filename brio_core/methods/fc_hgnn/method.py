@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres
+from brio_core.connectivity.kinds import FISHER_Z
+from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres, sides_are_known
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod
@@ -42,6 +44,8 @@ class FcHgnnHyperparameters(GradientHyperparameters):
     """
 
     samplers: ClassVar[tuple[str, ...]] = ("everyone", "shuffled")
+    # The threshold is one of Fisher z.
+    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
 
     hidden: int
     units: int
@@ -87,6 +91,15 @@ class FcHgnn(GradientMethod):
         self.register_buffer("memory", torch.zeros(s.layers, 2, 2, 0, s.units))
 
     @classmethod
+    def notes(cls, rois: Rois) -> list[str]:
+        if sides_are_known(rois):
+            return []
+        return [
+            "The hemispheres of the regions are unknown, so the first half counts as left. Name an "
+            "atlas, labels or an image under rois of the dataset."
+        ]
+
+    @classmethod
     def share(cls, scans: TrainingScans, hyperparameters: FcHgnnHyperparameters) -> list[Features]:
         """How many places the largest training set needs: stacked folds have equal shapes."""
         return [{"width": torch.tensor(scans.rows.shape[1])} for _ in scans.rows]
@@ -103,7 +116,7 @@ class FcHgnn(GradientMethod):
         degree = (train.fc[:].abs() > self.hyperparameters.threshold).sum(-1)
         self.few_edges.copy_(degree.double().mean() < FEWEST_EDGES)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """FC and its edges, ROIs ordered by hemisphere, and whom the subject hears."""
         fc = inputs["fc"]
         strongest = subject_graph(fc, self.hyperparameters.density)

@@ -128,10 +128,22 @@ def gram_matrix(design: Tensor, blocks: int = 4) -> Tensor:
     return gram
 
 
-@one_thread()
 def ridge_grid(
     design: Tensor, target: Tensor, sample: Tensor, scales: Tensor, penalties: Sequence[float]
 ) -> Path:
+    """What :func:`ridge_left_out` finds, without predictions."""
+    return ridge_left_out(design, target, sample, scales, penalties, None)[:2]
+
+
+@one_thread()
+def ridge_left_out(
+    design: Tensor,
+    target: Tensor,
+    sample: Tensor,
+    scales: Tensor,
+    penalties: Sequence[float],
+    groups: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Minimise ``sum(sample * (target - Z w - b)^2) + alpha * |w|^2`` for features Z = X * scale.
 
     Parameters
@@ -142,10 +154,12 @@ def ridge_grid(
     scales : (S, D)
         Factors of the features, one set after another.
     penalties : strengths alpha
+    groups : (N,) numbers of groups, or None
 
     Returns
     -------
-    weights (S, len(penalties), D) of the scaled features and intercepts (S, len(penalties))
+    weights (S, len(penalties), D) of the scaled features, intercepts (S, len(penalties)), and
+    what the fit without a subject's group predicts for it (S, len(penalties), N)
     """
     sample, target = sample.to(design.dtype), target.to(design.dtype)
     share, root = sample / sample.sum(), sample.sqrt()
@@ -154,15 +168,41 @@ def ridge_grid(
     deviation = root * (target - middle)
     alphas = torch.tensor(penalties, dtype=design.dtype, device=design.device)[:, None]
     scaled = torch.empty_like(centred)
-    weights = []
+    weights, left_out = [], []
     for scale in scales:
         torch.mul(centred, scale, out=scaled)
         values, vectors = torch.linalg.eigh(gram_matrix(scaled))
         # A Gram matrix has no negative eigenvalue but by rounding.
         coefficients = (vectors.T @ deviation) / (values.clamp(min=0) + alphas)
         weights.append(coefficients @ vectors.T @ scaled)
+        if groups is not None:
+            kept = values.clamp(min=0) / (values.clamp(min=0) + alphas)
+            left_out.append(_left_out(vectors, kept, share.sqrt(), root * target, groups) / root)
     weights = torch.stack(weights)
-    return weights, middle - torch.einsum("sad,sd->sa", weights, scales * centre)
+    intercepts = middle - torch.einsum("sad,sd->sa", weights, scales * centre)
+    return weights, intercepts, torch.stack(left_out) if left_out else None
+
+
+def _left_out(
+    vectors: Tensor, kept: Tensor, constant: Tensor, target: Tensor, groups: Tensor
+) -> Tensor:
+    """Predictions (A, N) of fits without each subject's group, none of which is fitted anew.
+
+    The hat matrix is ``H = U diag(kept) U' + c c'``: what a penalty keeps of every eigenvector, and
+    the intercept. With ``y - H y`` the residuals, those of the fit without a group g are
+    ``(I - H_gg)^-1 (y - H y)_g``.
+    """
+    residual = target - (vectors @ (kept * (vectors.T @ target)).T).T
+    residual = residual - constant * (constant @ target)
+    found = torch.empty_like(residual)
+    for group in groups.unique():
+        members = (groups == group).nonzero().flatten()
+        some, mean = vectors[members], constant[members]
+        hat = (some * kept[:, None]) @ some.T + torch.outer(mean, mean)
+        system = torch.eye(len(members), dtype=hat.dtype, device=hat.device) - hat
+        error = torch.linalg.solve(system, residual[:, members, None])[..., 0]
+        found[:, members] = target[members] - error
+    return found
 
 
 def balanced_weights(site: Tensor, label: Tensor) -> Tensor:

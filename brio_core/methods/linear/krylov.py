@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from brio_core.methods.linear.blocks import sweep
 from brio_core.methods.linear.exact import Path
+from brio_core.system.blocks import sweep
 from brio_core.system.threads import workers
 
 # Vectors of a Krylov space, all of which are kept: 64 MB for every set of scales.

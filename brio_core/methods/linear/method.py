@@ -1,20 +1,22 @@
 """What the linear rows have in common: one weight per feature, fitted to convergence."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.methods.hyperparameters import Hyperparameters
-from brio_core.methods.interface import Features, PathMethod
+from brio_core.connectivity.kinds import FISHER_Z
+from brio_core.connectivity.tangent import CHUNK
+from brio_core.methods.hyperparameters import Hyperparameters, check_choice
+from brio_core.methods.interface import SOURCES, VALIDATION, Features, PathMethod
 from brio_core.methods.linear import newton
-from brio_core.methods.linear.blocks import replace_columns
 from brio_core.methods.linear.exact import Path, logistic_path
-from brio_core.methods.linear.tangent import CHUNK
 from brio_core.methods.train_view import TrainView
+from brio_core.system.blocks import replace_columns
 from brio_core.system.threads import spread
 
 # Subjects whose scans are in memory at a time; a multiple of those that are worked on together.
@@ -38,7 +40,18 @@ def is_exact(subjects: int, features: int) -> bool:
 class LogisticHyperparameters(Hyperparameters):
     """``penalties``: inverse strengths C of the l2 penalty, strongest penalty first."""
 
+    # For rows that have a representation of their own.
+    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
+
     penalties: tuple[float, ...]
+
+
+def check_selection(selection: str) -> None:
+    """``validation``: validation sites choose the penalty, and the others train.
+
+    ``sources``: all of them train, and each in turn is left out to choose the penalty.
+    """
+    check_choice("selection", selection, (VALIDATION, SOURCES))
 
 
 class LinearMethod(PathMethod):
@@ -71,16 +84,37 @@ class LinearMethod(PathMethod):
         path = logistic_path if is_exact(*design.shape) else newton.logistic_path
         return path(design, train.label, self.hyperparameters.penalties)
 
+    def left_out(self, design: Tensor, train: TrainView) -> Tensor:
+        """What fits without each subject's inner fold predict for it (points, N)."""
+        found = design.new_empty(self.path_length, len(design), dtype=torch.float64)
+        for inner in train.inner_folds.unique():
+            out = train.inner_folds == inner
+            others = replace(train, site=train.site[~out], label=train.label[~out])
+            weights, biases = self.solve(design[~out], others)
+            found[:, out] = self.scaled_weights(weights) @ design[out].double().T + biases[:, None]
+        return found
+
+    def scaled_weights(self, weights: Tensor) -> Tensor:
+        """Weights (points, D) of the design, from what :meth:`solve` gives."""
+        return weights
+
     def prepare(self, train: TrainView) -> None:
         shape = (len(train.label), len(self.weight))
         kind = torch.float64 if is_exact(*shape) else torch.float32
         table = torch.empty(shape, dtype=kind, device=train.label.device)
         self.design(TrainFeatures(self, train), table)
         self._weights, self._biases = self.solve(table, train)
+        if train.inner_folds is not None:
+            self.inner_predictions = self.left_out(table, train)
 
     def fit(self, point: int) -> None:
         self.weight.copy_(self._weights[point])
         self.bias.copy_(self._biases[point])
+
+    def rescale(self, slope: float, intercept: float) -> None:
+        """Replace every prediction p by ``slope * p + intercept``."""
+        self.weight.mul_(slope)
+        self.bias.mul_(slope).add_(intercept)
 
     def classify(self, represented: Tensor) -> Tensor:
         return represented @ self.weight + self.bias
@@ -128,7 +162,7 @@ class StandardisedEdges(LinearMethod):
         """What is standardised of edges (B, P (P - 1) / 2)."""
         return edges
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         return {"edges": upper_triangle(inputs["fc"])}
 
     def design(self, subjects: "TrainFeatures", table: Tensor) -> None:

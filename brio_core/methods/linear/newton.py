@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from brio_core.methods.linear.blocks import sweep
 from brio_core.methods.linear.exact import NEGLIGIBLE_CURVATURE, Path
+from brio_core.system.blocks import sweep
 from brio_core.system.threads import Run, workers
 
 # A direction is good enough when another step would improve its share of the gain by less.

@@ -38,21 +38,37 @@ class Constructor(nn.Module):
         return (attention @ value).transpose(-2, -3).flatten(-2)
 
 
-def absolute_sums(factor: Tensor) -> Tensor:
-    """Row sums (..., P) of the entries' magnitudes of the graph A A^T, from A (..., P, k)."""
-    return (factor @ factor.mT).abs().sum(-1)
-
-
 class Propagation(nn.Linear):
-    """``D^-1 M X W^T + b`` with the graph M = A B^T in factors (..., P, k).
+    """A linear layer of what regions (..., P, d) hear over the graph M = A A^T, A (..., P, k).
 
-    With few columns in the factors, all products are narrow, and so is what D divides. It holds
-    the rows' absolute sums: entries of M may be negative, so plain sums could vanish.
+    ``released``: a region hears itself, times its row sum of M. ``mean``: ``D^-1 M X``; where M is
+    uniform, all regions hear the same. ``mean+self``: both that and itself. D holds the rows'
+    absolute sums: entries of M may be negative, so plain sums could vanish.
     """
 
-    def forward(self, hidden: Tensor, left: Tensor, right: Tensor, sums: Tensor) -> Tensor:
-        heard = (left / (sums[..., None] + 1e-6)) @ ((right.mT @ hidden) @ self.weight.T)
+    kinds = ("released", "mean", "mean+self")
+
+    def __init__(self, before: int, after: int, kind: str, bias: bool = True) -> None:
+        super().__init__(before, after, bias)
+        self.kind = kind
+
+    def forward(self, hidden: Tensor, factor: Tensor) -> Tensor:
+        heard = 0.0
+        if self.kind != "released":
+            # The factor has few columns, so all products are narrow, and so is what D divides.
+            sums = (factor @ factor.mT).abs().sum(-1, keepdim=True)
+            heard = (factor / (sums + 1e-6)) @ ((factor.mT @ hidden) @ self.weight.T)
+        if self.kind != "mean":
+            own = hidden @ self.weight.T
+            sums = factor @ factor.sum(-2, keepdim=True).mT
+            heard = heard + (own * sums if self.kind == "released" else own)
         return heard if self.bias is None else heard + self.bias
+
+
+def variation_within(graphs: Tensor) -> Tensor:
+    """Deviation of the entries of a graph (..., P, P) over their mean size, a mean over graphs."""
+    entries = graphs.flatten(-2)
+    return (entries.std(-1) / entries.abs().mean(-1)).mean()
 
 
 def class_difference(graphs: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:

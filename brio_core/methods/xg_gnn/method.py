@@ -1,13 +1,14 @@
 """XG-GNN: Qiu et al., Graph Neural Networks with Domain-Generalizable Explainability, MICCAI 2024.
 
-A graph learnt from series carries messages between FC rows. Every step adapts the weights on some
-sites and asks them to predict, and to explain alike, on the others (first-order MAML).
+A graph learnt from series weighs FC rows. Every step adapts the weights on some sites and asks
+them to predict, and to explain alike, on the others (first-order MAML).
 
-Released code departs from the stated method, and we from it: nodes hear their neighbours (there,
-each is multiplied by its own row sum, so no message passes), explanations of two sites are
+Released code departs from the stated method, and we from it: explanations of two sites are
 compared (there, one with itself), values have a projection of their own (there, the keys'),
 cross-entropy takes logits (there, sigmoids of them), and classes are contrasted on scans that are
-not mixed up. Kept from the code: no ReLU between convolutions, and its entropy as sparsity term.
+not mixed up. Kept from the code: a region is multiplied by its own row sum of the graph, no ReLU
+between convolutions, and its entropy as sparsity term. The stated message passing is an option
+(``propagation: mean``): learnt graphs are uniform, so it gives all regions the same row of FC.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from torch.func import grad_and_value, vmap
 from torch.nn import functional
 
 from brio_core.connectivity.fisher_z import standardise
-from brio_core.methods.hyperparameters import EpisodeHyperparameters
+from brio_core.methods.hyperparameters import EpisodeHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.mixup import draw_blend, mix
 from brio_core.methods.layers.series import mirrored_window, standardised
@@ -31,10 +32,10 @@ from brio_core.methods.xg_gnn.learnt_graphs import (
     Constructor,
     Propagation,
     RegionLinear,
-    absolute_sums,
     class_difference,
     disagreement,
     sparsity,
+    variation_within,
 )
 from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions, SiteNorm
 from brio_core.system.errors import BrioError
@@ -54,10 +55,12 @@ _BETAS, _EPS = (0.9, 0.999), 1e-8
 class XgGnnHyperparameters(EpisodeHyperparameters):
     """``longest`` is the number of frames that are read; a fold with shorter scans reads fewer.
 
+    ``propagation`` says what regions hear over the learnt graph, see :class:`Propagation`.
     ``inner_*`` belong to the Adam step that adapts the weights; the others to the outer loop.
     """
 
     longest: int
+    propagation: str
     dropout: float
     mixup: bool
     inner_learning_rate: float
@@ -68,6 +71,7 @@ class XgGnnHyperparameters(EpisodeHyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice("propagation", self.propagation, Propagation.kinds)
         if self.longest < XgGnn.min_frames:
             raise BrioError(f"longest is {self.longest}, but must be {XgGnn.min_frames} or more")
         if self.sites_per_batch < 2:
@@ -103,10 +107,11 @@ class XgGnn(GradientMethod):
         self.convolutions = LinearConvolutions((32, 32, 16), (4, 8, 8), stride=2, bins=2)
         self.token = nn.Sequential(perceptron(32, 32, linear=RegionLinear), RegionLinear(32, 8))
         self.constructor = Constructor(8, heads=4)
-        # Learnt graphs are almost uniform at first, so regions hear the same and most units stay on
-        # one side of the kink: a first bias would be a shift that the norm takes away again.
+        kind = hyperparameters.propagation
+        # Where regions hear the same, most units stay on one side of the kink: a first bias would
+        # be a shift that the norm takes away again.
         self.propagations = nn.ModuleList(
-            Propagation(n_rois, width, bias=number > 0)
+            Propagation(n_rois, width, kind, bias=number > 0 or kind != "mean")
             for number, width in enumerate((n_rois, n_rois, 64))
         )
         self.layers = nn.ModuleList(
@@ -131,7 +136,7 @@ class XgGnn(GradientMethod):
         length = self.scan_length(self.hyperparameters, train.frames.cpu().numpy())
         self.frame = torch.arange(length, device=train.label.device)
 
-    def features(self, inputs: Features) -> Features:
+    def make_features(self, inputs: Features) -> Features:
         """The first frames (B, P, T), standardised over those that a scan has, and FC."""
         length = self.frame.shape[-1]
         # A cohort has no scan below the minimum; one that is cut short on purpose is mirrored.
@@ -200,7 +205,7 @@ class XgGnn(GradientMethod):
             blends = vmap(lambda key: draw_blend(key, sites[1]))(keys)
             mixed = {name: vmap(mix)(features[name], blends) for name in ("series", "fc")}
             features, target = {**features, **mixed}, vmap(mix)(label, blends)
-        represented, factor, sums = self._encode(features, key)
+        represented, factor = self._encode(features, key)
         # Cross-entropy of two logits is that of their difference.
         risk = functional.binary_cross_entropy_with_logits(
             self._margin(represented), target, reduction="none"
@@ -214,29 +219,29 @@ class XgGnn(GradientMethod):
         pairs = (usable[:, None] & usable).triu(1)
         apart = (disagreement(difference) * pairs).sum()
         loss = loss + s.sparsity_weight * sparse + s.stability_weight * apart
-        spread = graphs.detach().std() * self.n_rois / sums.detach().mean()
         return loss, {
             "risk": risk.mean(),
             "sparsity": sparse,
             "disagreement": apart,
-            "graph_variation": spread,
+            # Over the batch instead, differences between scans would hide a uniform graph.
+            "graph_variation": variation_within(graphs.detach()),
         }
 
-    def _encode(self, features: Features, key: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Representations (S, n, 32) of S sites, learnt graphs' factors and absolute row sums."""
+    def _encode(self, features: Features, key: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Representations (S, n, 32) of S sites, and their learnt graphs' factors."""
         # Like the removal of a global signal, frame by frame.
         series = standardised(features["series"], -2)
         pooled = self.convolutions(series, features["frames"])
         factor = self.constructor(self.token(pooled.flatten(-2)).softmax(-1))
-        sums, hidden = absolute_sums(factor), features["fc"]
+        hidden = features["fc"]
         for number, (propagate, layer) in enumerate(zip(self.propagations, self.layers)):
-            hidden = layer(propagate(hidden, factor, factor, sums))
+            hidden = layer(propagate(hidden, factor))
             if number < 2:
                 hidden = self.norms[number](hidden)
         if key is not None:
             hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=2)
         hidden = self.norms[-1](hidden.mT).mT
-        return self.readout(hidden.flatten(-2)), factor, sums
+        return self.readout(hidden.flatten(-2)), factor
 
     def _margin(self, represented: Tensor) -> Tensor:
         logits = self.head(represented)

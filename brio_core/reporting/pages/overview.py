@@ -129,6 +129,11 @@ def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str,
     training = ", ".join(plural(number, key) for key, number in counted.items() if number > 0)
     if external:
         training += f"; {plural(external, 'method')} of external code"
+    remarks = [
+        f"{results.cohort_title(datasets, run['cohort'])}, {note}" if len(cohorts) > 1 else note
+        for run in ours
+        for note in run.get("notes", [])
+    ]
     return {
         "Data": ", ".join(people),
         "Protocols": _protocols(protocols),
@@ -136,6 +141,7 @@ def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str,
         "Finished": date.strip(),
         "Training time": duration(sum(run["seconds"] or 0 for run in ours)),
         "Hardware": ", ".join(results.ordered(str(run["device"] or "unknown") for run in ours)),
+        **({"Remarks": " ".join(results.ordered(remarks))} if remarks else {}),
     }
 
 

@@ -33,8 +33,8 @@ WITHOUT_KEY = (
     "Three choices have no key: a subject counts as class 1 above a probability of one half "
     "(brio_core/evaluation/scores.py); the validation sites of a fold are the next two on a ring "
     "of sites that split_seed draws (brio_core/cohorts/splits.py); of the checkpoints the one with "
-    "the best mean AUC over validation sites is kept, the earliest of equals "
-    "(brio_core/training/gradient.py)."
+    "the best mean AUC over validation sites is kept, among equals the lowest log-loss "
+    "(brio_core/training/selection.py)."
 )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity.fisher_z import standardise
-from brio_core.methods.linear.blocks import column_means
+from brio_core.system.blocks import column_means
 from brio_core.system.threads import one_thread
 
 Each = Callable[[Callable[[slice, Tensor], None]], None]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from brio_core.methods.linear import tangent
-from brio_core.methods.linear.tangent import ledoit_wolf, log_vectors, tangent_space
+from brio_core.connectivity import tangent
+from brio_core.connectivity.tangent import ledoit_wolf, log_vectors, tangent_space
 from brio_core.system.threads import spread
 
 

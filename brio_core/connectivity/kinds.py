@@ -1,0 +1,111 @@
+"""Kinds of connectivity that are made of Fisher-z matrices, scan by scan.
+
+Every kind but Fisher z begins with the correlations R, shrunk towards the identity:
+``(1 - s) R + s I``. For s > 0 it is positive definite, also where a scan has fewer frames than
+ROIs. A ROI without signal has correlations of zero, and so has it in every kind. The tangent space,
+whose reference is fitted, is in :mod:`brio_core.connectivity.tangent`.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from brio_core.connectivity.fisher_z import without_diagonal
+
+FISHER_Z, LOGARITHM, PARTIAL = "fisher-z", "logarithm", "partial"
+KINDS = (FISHER_Z, LOGARITHM, PARTIAL)
+# What a polynomial may leave out of a matrix function, relative to its largest entries.
+POLYNOMIAL_ERROR = 1e-8
+
+
+def connectivity_of(fisher_z: Tensor, kind: str, shrinkage: float) -> Tensor:
+    """Connectivity (..., P, P) of a kind, with zeros on the diagonal, in the type it is given in.
+
+    Parameters
+    ----------
+    fisher_z : (..., P, P)
+    kind : one of ``KINDS``
+    shrinkage : s, above 0 and at most 1; Fisher z has none
+    """
+    if kind == FISHER_Z:
+        return fisher_z
+    function = {LOGARITHM: logarithm, PARTIAL: partial_correlation}[kind]
+    found = function(shrunk_correlation(fisher_z, shrinkage), shrinkage)
+    return without_diagonal(found).to(fisher_z.dtype)
+
+
+def shrunk_correlation(fisher_z: Tensor, shrinkage: float) -> Tensor:
+    """``(1 - s) R + s I`` in float64."""
+    correlation = without_diagonal(fisher_z.double().tanh())
+    identity = torch.eye(correlation.shape[-1], dtype=correlation.dtype, device=correlation.device)
+    return (1 - shrinkage) * correlation + identity
+
+
+def logarithm(matrix: Tensor, lowest: float) -> Tensor:
+    """The logarithm of symmetric matrices (..., P, P) whose eigenvalues are at least ``lowest``.
+
+    On a CPU by eigenvectors. A GPU takes a polynomial, which needs products of matrices only: it is
+    faster there and may stand within a captured step.
+    """
+    if matrix.device.type == "cpu":
+        return _by_eigenvectors(matrix, lowest, torch.log)
+    # The Chebyshev series of log on [a, b] is log(m) - 2 sum (-r)^k / k T_k.
+    return chebyshev(
+        matrix,
+        lowest,
+        lambda low, high: ((low.sqrt() + high.sqrt()) / 2).square().log(),
+        lambda low, high, ratio, degree: -2 * (-ratio).pow(degree) / degree,
+    )
+
+
+def inverse(matrix: Tensor, lowest: float) -> Tensor:
+    """The inverse of such matrices, in the same way as :func:`logarithm`."""
+    if matrix.device.type == "cpu":
+        return _by_eigenvectors(matrix, lowest, torch.reciprocal)
+    # The Chebyshev series of 1 / x on [a, b] is (1 + 2 sum (-r)^k T_k) / sqrt(a b).
+    return chebyshev(
+        matrix,
+        lowest,
+        lambda low, high: (low * high).rsqrt(),
+        lambda low, high, ratio, degree: 2 * (-ratio).pow(degree) * (low * high).rsqrt(),
+    )
+
+
+def partial_correlation(matrix: Tensor, lowest: float) -> Tensor:
+    """Correlation of two ROIs given all others, ``-K_uv / sqrt(K_uu K_vv)`` with K the inverse."""
+    precision = inverse(matrix, lowest)
+    scale = precision.diagonal(dim1=-2, dim2=-1).rsqrt()
+    return -precision * scale[..., :, None] * scale[..., None, :]
+
+
+def _by_eigenvectors(matrix: Tensor, lowest: float, function) -> Tensor:
+    values, vectors = torch.linalg.eigh(matrix)
+    # No eigenvalue is smaller but by rounding.
+    return (vectors * function(values.clamp(min=lowest / 2))[..., None, :]) @ vectors.mT
+
+
+def chebyshev(matrix: Tensor, lowest: float, constant, coefficient) -> Tensor:
+    """A function of symmetric matrices (..., P, P) by its Chebyshev series, as Clenshaw sums it.
+
+    The series is on ``[a, b]``: ``a`` is ``lowest``, ``b`` the largest sum of a matrix's absolute
+    rows, which no eigenvalue exceeds. ``coefficient`` gets a, b, the ratio r of the series and a
+    degree above 0. The worst matrix that correlations allow decides how many degrees there are.
+    """
+    n_rois = matrix.shape[-1]
+    high = matrix.abs().sum(-1).amax(-1)[..., None, None].clamp(min=1.01 * lowest)
+    low = torch.full_like(high, lowest)
+    ratio = (high.sqrt() - low.sqrt()) / (high.sqrt() + low.sqrt())
+    identity = torch.eye(n_rois, dtype=matrix.dtype, device=matrix.device)
+    argument = (2 * matrix - (low + high) * identity) / (high - low)
+    after, next_after = torch.zeros_like(matrix), torch.zeros_like(matrix)
+    for degree in range(_degrees(n_rois, lowest), 0, -1):
+        term = coefficient(low, high, ratio, degree) * identity
+        after, next_after = term + 2 * argument @ after - next_after, after
+    return constant(low, high) * identity + argument @ after - next_after
+
+
+def _degrees(n_rois: int, lowest: float) -> int:
+    root = math.sqrt((lowest + (1 - lowest) * n_rois) / lowest)
+    ratio = (root - 1) / (root + 1)
+    return math.ceil(math.log(POLYNOMIAL_ERROR) / math.log(max(ratio, 0.1)))

@@ -1,0 +1,167 @@
+"""The networks that score edges for GSAT and BrainOOD, against one vector per edge in memory."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+from brio_core.connectivity.graphs import subject_graph
+from brio_core.methods.layers import extractors
+from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.methods.layers.extractors import DeepExtractor, ShallowExtractor, make_extractor
+from brio_core.system.errors import BrioError
+
+GRAPHS, ROIS, WIDTH, HIDDEN = 5, 8, 4, (12, 6)
+KEY = torch.tensor(7)
+
+
+def example(dtype=torch.float64):
+    draw = torch.Generator().manual_seed(1)
+    fc = torch.randn(GRAPHS, ROIS, ROIS, generator=draw)
+    edges = list_edges(subject_graph(fc + fc.mT, 0.3), 0.3)
+    assert (edges.pairs == 0).any(), "some places should be empty"
+    return torch.randn(GRAPHS, ROIS, WIDTH, generator=draw).to(dtype), edges
+
+
+def make(rate=0.0, dtype=torch.float64):
+    torch.manual_seed(0)
+    return make_extractor(WIDTH, HIDDEN, rate).to(dtype)
+
+
+def literal(network, nodes, edges, keeps=None):
+    """Linear - InstanceNorm - ReLU - dropout, twice, then Linear: graph by graph, edge by edge."""
+    scores = torch.zeros(edges.pairs.shape, dtype=nodes.dtype)
+    for graph, listed in enumerate(edges.pairs):
+        real = listed > 0
+        ends = nodes[graph, listed[real] // ROIS], nodes[graph, listed[real] % ROIS]
+        hidden = torch.cat(ends, -1)
+        for number, layer in enumerate((network.first, network.second)):
+            hidden = nn.functional.instance_norm(layer(hidden).T[None])[0].T.relu()
+            if keeps is not None:
+                hidden = hidden * keeps[number][graph, real]
+        place = real.nonzero().flatten()
+        found = network.last(hidden).squeeze(-1) - network.last.bias
+        scores = scores.index_put((torch.tensor(graph), place), found)
+    return (scores + network.last.bias).unflatten(-1, (2, -1))
+
+
+def slopes(score, network, nodes, edges):
+    """The scores and the gradients of some function of them."""
+    above = torch.randn(GRAPHS, 2, edges.n_places, generator=torch.Generator().manual_seed(2))
+    nodes = nodes.clone().requires_grad_()
+    scores = score(network, nodes, edges)
+    wanted = [nodes, *network.parameters()]
+    return scores, torch.autograd.grad((scores * above).sum() + scores.square().sum(), wanted)
+
+
+def call(network, nodes, edges, key=None):
+    return network(nodes, edges, edges.mask.to(nodes.dtype), key, 3)
+
+
+@pytest.mark.parametrize("at_once", [1, 2 * 100 * HIDDEN[0], 2**23])
+def test_two_layers_equal_the_network_on_every_edge(at_once, monkeypatch):
+    monkeypatch.setattr(extractors, "AT_ONCE", at_once)
+    nodes, edges = example()
+    found, wanted = (slopes(score, make(), nodes, edges) for score in (call, literal))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_dropout_is_per_edge_and_the_way_back_drops_the_same(monkeypatch):
+    drawn = []
+    draw = extractors.uniform_each
+    monkeypatch.setattr(
+        extractors, "uniform_each", lambda *given: drawn.append(draw(*given)) or drawn[-1]
+    )
+    nodes, edges = example()
+    network = make(rate=0.5)
+    with torch.no_grad():
+        call(network, nodes, edges, KEY)
+    assert len(drawn) == 2, "one draw for each layer, as all graphs fit"
+    keeps = [
+        ((one >= 0.5) / 0.5).double().view(GRAPHS, -1, width) for one, width in zip(drawn, HIDDEN)
+    ]
+    assert 0.4 < keeps[0].mean() / 2 < 0.6 and (keeps[0].var(1) > 0).any()
+    found = slopes(lambda *given: call(*given, KEY), network, nodes, edges)
+    wanted = slopes(lambda *given: literal(*given, keeps), network, nodes, edges)
+    torch.testing.assert_close(found, wanted)
+    other = call(network, nodes, edges, torch.tensor(8))
+    assert not torch.equal(found[0], other)
+
+
+def test_only_some_graphs_have_vectors_per_edge_at_a_time(monkeypatch):
+    nodes, edges = example()
+    places = edges.pairs.shape[-1]
+    monkeypatch.setattr(extractors, "AT_ONCE", 2 * places * HIDDEN[0])
+    seen = []
+    layers = extractors._Network.layers
+
+    def spy(network, part):
+        found = layers(network, part)
+        seen.extend(value.numel() for value in found)
+        return found
+
+    monkeypatch.setattr(extractors._Network, "layers", spy)
+    slopes(call, make(), nodes, edges)
+    assert max(seen) == 2 * places * HIDDEN[0]
+
+
+@pytest.mark.parametrize("hidden", [(5,), HIDDEN])
+def test_folds_together_equal_each_alone(hidden):
+    """Also what is dropped in a fold does not depend on the others."""
+    nodes, edges = example(torch.float32)
+    torch.manual_seed(0)
+    networks = [make_extractor(WIDTH, hidden, 0.5) for _ in range(3)]
+    parameters, _ = stack_module_state(networks)
+    parameters = {name: value.detach() for name, value in parameters.items()}
+    keys = torch.arange(3) + 5
+
+    def loss(parameters, key, nodes, *lists):
+        fold = EdgeLists(*lists)
+        given = (nodes, fold, fold.mask, key, 3)
+        return functional_call(networks[0], parameters, given).square().sum()
+
+    dims = (0, 0, None, *[None] * len(edges))
+    together = vmap(grad(loss), in_dims=dims)(parameters, keys, nodes, *edges)
+    for fold, network in enumerate(networks):
+        own = {name: value.detach() for name, value in network.named_parameters()}
+        alone = grad(loss)(own, keys[fold], nodes, *edges)
+        for name, value in alone.items():
+            torch.testing.assert_close(together[name][fold], value, rtol=1e-4, atol=1e-4)
+
+
+def test_a_graph_does_not_hear_the_others():
+    nodes, edges = example()
+    alone = EdgeLists(*(part[:1] for part in edges))
+    torch.testing.assert_close(call(make(), nodes, edges)[:1], call(make(), nodes[:1], alone))
+
+
+def test_equal_nodes_give_equal_finite_scores_and_gradients():
+    nodes, edges = example()
+    scores, gradients = slopes(call, make(), torch.ones_like(nodes), edges)
+    real = scores.flatten(-2)[edges.pairs > 0]
+    torch.testing.assert_close(real, real[:1].expand_as(real))
+    assert all(torch.isfinite(one).all() for one in gradients)
+
+
+def test_widths_choose_the_network():
+    assert isinstance(make_extractor(4, (5,), 0.0), ShallowExtractor)
+    assert isinstance(make_extractor(4, (5, 3), 0.0), DeepExtractor)
+    for wrong in ((), (4, 3, 2), (4, 0)):
+        with pytest.raises(BrioError, match=r"extractor_hidden is .* one or two layers"):
+            make_extractor(4, wrong, 0.0)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_what_a_cpu_gives():
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    nodes, edges = example(torch.float32)
+    results = []
+    for device in ("cpu", "cuda"):
+        network = make(0.5, torch.float32).to(device)
+        lists = EdgeLists(*(part.to(device) for part in edges))
+        placed = nodes.to(device).requires_grad_()
+        scores = call(network, placed, lists, KEY.to(device))
+        found = torch.autograd.grad(scores.square().sum(), [placed, *network.parameters()])
+        results.append([one.cpu() for one in (scores, *found)])
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
