@@ -8,7 +8,7 @@ from brio_core.cohorts.candidates import COLUMNS, find_candidates
 from brio_core.cohorts.dead_regions import DeadRegions
 from brio_core.cohorts.duplicates import Sketches
 from brio_core.cohorts.extraction import Outcome, extract_batch
-from brio_core.cohorts.readers.reader import Reader, open_reader
+from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
@@ -91,15 +91,6 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
     return report
 
 
-def _read_scans(reader: Reader, candidates: list[dict], rules: inclusion.Rules):
-    outcomes, sketches = [], Sketches(rules.rois)
-    for _, subject, result in extract_batch(reader, list(enumerate(candidates))):
-        outcomes.append(Outcome.of(subject, result))
-        if not inclusion.scan_reason(outcomes[-1], rules):
-            sketches.add(subject, result.series)
-    return outcomes, sketches
-
-
 def _split_errors(kept: list[dict], cohort: str, split_seed: int):
     """What the rule ``split`` would say."""
     import pandas as pd
@@ -155,6 +146,16 @@ def _notes(kept: list[dict]):
             f"{spread} of {len(table)} kept subjects share their group (columns.group) with "
             "another site; they do not train where that site validates or is tested"
         )
+
+
+def _read_scans(reader, candidates: list[dict], rules: inclusion.Rules):
+    """What became of every candidate, and sketches of the usable scans."""
+    outcomes, sketches = [], Sketches(rules.rois)
+    for _, subject, result in extract_batch(reader, list(enumerate(candidates))):
+        outcomes.append(Outcome.of(subject, result))
+        if not inclusion.scan_reason(outcomes[-1], rules):
+            sketches.add(subject, result.series)
+    return outcomes, sketches
 
 
 def aligned(columns: tuple[str, ...], rows: list[dict]) -> str:

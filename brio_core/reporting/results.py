@@ -64,22 +64,22 @@ def read_table(
 ) -> pd.DataFrame:
     """A CSV or TSV as text, with ``numbers`` converted (a site may be called NA or 007).
 
-    Files of ours end with a line break; one that does not was cut off.
+    Files of ours end with a line break; one that does not was cut off, and can be made again.
     """
+    advice = "delete it and run again" if ours else "correct it"
     separator = "\t" if Path(path).suffix == ".tsv" else ","
-    remedy = "delete it and run again" if ours else "repair or replace the file"
     try:
         table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise BrioError(f"{path} is not a table ({error}); {remedy}") from None
+        raise BrioError(f"{path} is not a table ({error}); {advice}") from None
     content = Path(path).read_bytes()
     if b"\0" in content or (ours and not content.endswith(b"\n")):
-        raise BrioError(f"{path} is damaged or cut off; {remedy}")
+        raise BrioError(f"{path} is damaged or cut off; {advice}")
     for column in [*columns, *numbers]:
         if column not in table.columns:
-            raise BrioError(f"{path} has no column {column!r}; {remedy}")
+            raise BrioError(f"{path} has no column {column!r}; {advice}")
     for column in numbers:
         text = table[column].replace("n/a", "")
         table[column] = pd.to_numeric(text, errors="coerce")

@@ -269,7 +269,7 @@ def test_nobody_is_told_to_delete_a_file_of_theirs(program, run_script, tmp_path
 
 
 @pytest.mark.parametrize("content", ["", "subject,fold\na,b\n", "subject,fold,logit\n\0\n"])
-def test_a_csv_of_the_user_is_to_be_repaired(tmp_path, content):
+def test_a_csv_of_the_user_is_to_be_corrected(tmp_path, content):
     (tmp_path / "theirs.csv").write_text(content)
-    with pytest.raises(BrioError, match=r"theirs\.csv .*; repair or replace the file"):
+    with pytest.raises(BrioError, match=r"theirs\.csv .*; correct it"):
         results.read_table(tmp_path / "theirs.csv", ("subject",), ("logit",), ours=False)
