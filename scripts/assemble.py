@@ -1,4 +1,4 @@
-"""Decide who is kept and write participants.tsv, inclusion.tsv and series.h5 of a cohort."""
+"""Decide who is kept and write participants.tsv, inclusion.tsv, regions.tsv and series.h5."""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--on-bad-subject", choices=("exclude", "stop"), default="exclude")
     parser.add_argument("--participants", required=True, help="participants.tsv to write")
     parser.add_argument("--inclusion", required=True, help="inclusion.tsv to write")
+    parser.add_argument("--regions", required=True, help="regions.tsv to write")
     parser.add_argument("--series", required=True, help="series.h5 to write")
     return parser.parse_args()
 
@@ -24,10 +25,14 @@ def main() -> None:
     arguments = parse()
     from importlib.metadata import version
 
+    import numpy as np
+
     from brio_core import __version__
-    from brio_core.cohorts import inclusion
+    from brio_core.cohorts import dead_regions, inclusion
     from brio_core.cohorts.candidates import read_candidates
     from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
+    from brio_core.cohorts.dead_regions import DeadRegions
+    from brio_core.cohorts.duplicates import Sketches
     from brio_core.cohorts.extraction import ExtractedScans, joint_checksum
     from brio_core.cohorts.readers.reader import open_reader
     from brio_core.cohorts.stores import write_series
@@ -39,7 +44,12 @@ def main() -> None:
     candidates = read_candidates(arguments.candidates)
     scans = ExtractedScans(arguments.parts)
     outcomes = [scans.outcome(candidate["subject"]) for candidate in candidates]
-    reasons = inclusion.exclusion_reasons(candidates, outcomes, inclusion.Rules.of(dataset))
+    rules = inclusion.Rules.of(dataset)
+    sketches = Sketches(rules.rois)
+    for outcome in outcomes:
+        if not inclusion.scan_reason(outcome, rules):
+            sketches.add(outcome.subject, next(scans.series([outcome.subject])))
+    reasons = inclusion.exclusion_reasons(candidates, outcomes, rules, sketches)
 
     print(inclusion.summary(candidates, reasons, cohort), file=sys.stderr)
     if arguments.on_bad_subject == "stop":
@@ -61,7 +71,14 @@ def main() -> None:
     rois = reader.rois(next((outcome.names for outcome in used if outcome.names), ()))
     for name in rois.names:
         refuse_formula(name, f"the name of a region of cohort {cohort}")
-    write_series(arguments.series, subjects, scans.series(subjects), rois, provenance)
+    found = {outcome.subject: outcome.dead for outcome in used}
+    regions = DeadRegions.of(kept, found, rois.names, rules.drop_regions, cohort)
+    for note in regions.notes():
+        print(note, file=sys.stderr)
+    alive = np.flatnonzero(~regions.dropped)
+    series = (scan[:, alive] for scan in scans.series(subjects))
+    write_series(arguments.series, subjects, series, rois.at(alive), provenance)
+    write_table(arguments.regions, dead_regions.COLUMNS, regions.rows())
     rows = inclusion.inclusion_rows(candidates, outcomes, reasons)
     write_table(arguments.inclusion, inclusion.COLUMNS, rows)
     write_table(arguments.participants, PARTICIPANT_COLUMNS, kept)

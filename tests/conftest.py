@@ -29,7 +29,7 @@ def _run_cohort(dataset: dict, data_dir: Path, out: Path, on_bad_subject: str = 
         result = run_program(
             "assemble", *settings, *bad, "--candidates", candidates, "--parts", part,
             "--participants", out / "participants.tsv", "--inclusion", out / "inclusion.tsv",
-            "--series", out / "series.h5",
+            "--regions", out / "regions.tsv", "--series", out / "series.h5",
         )  # fmt: skip
     return result
 

@@ -2,6 +2,7 @@
 
 A scan's way: ``candidates`` lists the subjects of a source's table, ``extraction`` reads the scans
 of a batch of them with the source's reader (``readers``, which use ``atlases`` for images), and
-``inclusion`` decides who is kept. ``stores`` keeps the series (series.h5) and their connectivity
+``inclusion`` decides who is kept: ``duplicates`` finds copies of scans, ``dead_regions`` says which
+regions the cohort goes without. ``stores`` keeps the series (series.h5) and their connectivity
 (fc.h5), ``splits`` divides the subjects into folds. ``check`` walks the same way without writing.
 """

@@ -1,40 +1,97 @@
-"""Candidate subjects: the rows of a source's table, checked and brought to common columns."""
+"""Candidate subjects: the rows of a source's table, checked and brought to common columns.
+
+Scans without a row are candidates too, and so are rows without an id: both are told and left out.
+"""
 
 import math
 
-from brio_core.cohorts.inclusion import NOT_SELECTED, Rules, not_accepted
+from brio_core.cohorts.inclusion import NO_ROW, NOT_SELECTED, Rules, not_accepted
 from brio_core.cohorts.readers.reader import Reader
 from brio_core.cohorts.scan import RUN_SEPARATOR, Unusable
-from brio_core.cohorts.tables import MISSING, plain, read_table, refuse_formula
+from brio_core.cohorts.tables import (
+    MISSING,
+    did_you_mean,
+    letters,
+    plain,
+    read_table,
+    refuse_formula,
+)
 from brio_core.system.errors import BrioError
 
 _REQUIRED = ("subject", "site", "label")
 _OPTIONAL = ("age", "sex", "mean_fd", "tr", "group")
 COLUMNS = (*_REQUIRED, *_OPTIONAL, "source", "excluded")
+# What stands for an id where a subject has none; missing cells are there already.
+_PLACEHOLDERS = {MISSING, "no_filename", "no_file", "none", "missing", "unknown", "-", "--", "?"}
 
 
 def find_candidates(reader: Reader) -> list[dict]:
-    """One mapping with the keys ``COLUMNS`` per candidate, in the order of the source's table."""
+    """One mapping with the keys ``COLUMNS`` per candidate, in the order of the source's table.
+
+    Scans without a row follow.
+    """
     table = reader.table()
     columns = _checked_columns(reader, table)
     rules = Rules.of(reader.dataset)
     rows = table.to_dict(orient="records")
-    chosen = [row[columns["label"]] for row in rows if not not_accepted(row, rules.select)]
+    named = [row for row in rows if _has_id(row[columns["subject"]])]
+    chosen = [row[columns["label"]] for row in named if not not_accepted(row, rules.select)]
     labels = _checked_labels(reader, chosen, columns["label"])
     _check_sites(reader, {row[columns["site"]] for row in rows}, columns["site"])
     for row in rows:
         for role, column in columns.items():
             refuse_formula(row[column], f"{reader.table_path}: the {role} of a subject")
-    candidates = [_candidate(reader, row, columns, labels, rules) for row in rows]
+    candidates = [
+        _candidate(reader, row, columns, labels, rules)
+        if _has_id(row[columns["subject"]])
+        else _without_id(row, columns, labels, number)
+        for number, row in enumerate(rows, 1)
+    ]
     with_file = [candidate for candidate in candidates if candidate["source"] != MISSING]
     if with_file and all("missing file" in candidate["excluded"] for candidate in with_file):
         example = reader.data_dir / with_file[0]["source"].split(RUN_SEPARATOR)[0]
+        beside = reader.beside(example)
         raise reader.missing(
-            f"none of the scans that {reader.table_path} lists is there "
-            f"(the first would be {example})"
+            f"none of the scans that {reader.table_path} lists is there (the first would be "
+            f"{example}{f', but {beside} lies there: correct source.pattern' if beside else ''})"
         )
     reader.check()
-    return candidates
+    return [*candidates, *_without_row(reader, candidates)]
+
+
+def _has_id(subject: str) -> bool:
+    return subject.lower() not in _PLACEHOLDERS
+
+
+def _without_id(row: dict, columns: dict, labels: dict, number: int) -> dict:
+    """A row whose id is a placeholder: no subject, and not the same as other such rows."""
+    known = {role: row[columns[role]] for role in _OPTIONAL if role in columns}
+    return (
+        dict.fromkeys(COLUMNS, MISSING)
+        | known
+        | {
+            "subject": f"row {number}",
+            "site": row[columns["site"]],
+            "label": labels.get(row[columns["label"]], MISSING),
+            "excluded": f"no id in the table: {columns['subject']} is {row[columns['subject']]}",
+        }
+    )
+
+
+def _without_row(reader: Reader, candidates: list[dict]) -> list[dict]:
+    """Scans that lie in the folder, but which no row of the table names."""
+    listed = {letters(candidate["subject"].removeprefix("sub-")) for candidate in candidates}
+    used = {name for one in candidates for name in one["source"].split(RUN_SEPARATOR)}
+    found = {}
+    for subject, path in sorted(reader.scan_files()):
+        name = path.relative_to(reader.data_dir).as_posix()
+        subject = plain(subject)
+        if name not in used and letters(subject.removeprefix("sub-")) not in listed:
+            refuse_formula(subject, f"the beginning of {path}")
+            reason = f"{NO_ROW}: {plain(name)} is not in {reader.table_path.name}"
+            own = {"subject": subject, "source": plain(name), "excluded": reason}
+            found.setdefault(subject, dict.fromkeys(COLUMNS, MISSING) | own)
+    return list(found.values())
 
 
 def read_candidates(path) -> list[dict]:
@@ -57,16 +114,19 @@ def _checked_columns(reader: Reader, table) -> dict[str, str]:
     absent = {role: name for role, name in columns.items() if name not in table.columns}
     if absent:
         named = " and no column ".join(f"{name!r} (the {role})" for role, name in absent.items())
+        role, name = next(iter(absent.items()))
+        hint = did_you_mean(name, table.columns)
         raise BrioError(
-            f"{path} has no column {named}; add it, or name the right one under "
-            f"columns.{next(iter(absent))} in the dataset file of cohort {cohort}"
+            f"{path} has no column {named}; {hint + ' Correct' if hint else 'add it, or name'} the "
+            f"right one under columns.{role} in the dataset file of cohort {cohort}"
         )
     for rule in ("select", "quality"):
         for column in reader.dataset.get("inclusion", {}).get(rule, {}):
             if column not in table.columns:
+                hint = did_you_mean(column, table.columns)
                 raise BrioError(
-                    f"{path} has no column {column!r}; correct inclusion.{rule} in the dataset "
-                    f"file of cohort {cohort}"
+                    f"{path} has no column {column!r}; {hint + ' ' if hint else ''}correct "
+                    f"inclusion.{rule} in the dataset file of cohort {cohort}"
                 )
     for role in _REQUIRED:
         if role not in columns:
@@ -74,14 +134,10 @@ def _checked_columns(reader: Reader, table) -> dict[str, str]:
                 f"the dataset file of cohort {cohort} does not say which column of "
                 f"{path} is the {role}; add columns.{role}"
             )
-    if table.empty:
-        raise BrioError(f"{path} lists no subjects; fill it or choose another file")
     subjects = table[columns["subject"]]
-    if (subjects == MISSING).any():
-        raise BrioError(
-            f"{path} has a row without an entry in column {columns['subject']!r}; "
-            "give every subject an id"
-        )
+    subjects = subjects[subjects.map(_has_id).astype(bool)]
+    if subjects.empty:
+        raise BrioError(f"{path} lists no subjects; fill it or choose another file")
     if subjects.duplicated().any():
         twice = subjects[subjects.duplicated()].iloc[0]
         raise BrioError(
@@ -122,18 +178,14 @@ def _check_sites(reader: Reader, present: set[str], column: str) -> None:
     tr = reader.dataset.get("tr")
     if not isinstance(tr, dict):
         return
-    without = {_letters(site): site for site in present if site not in tr}
+    without = {letters(site): site for site in present if site not in tr}
     for site in tr:
-        meant = without.get(_letters(site))
+        meant = without.get(letters(site))
         if site not in present and meant is not None:
             raise BrioError(
                 f"tr in the dataset file of cohort {reader.dataset['cohort']} names {site!r}, "
                 f"which is {meant!r} in column {column!r} of {reader.table_path}; write it as there"
             )
-
-
-def _letters(site: str) -> str:
-    return "".join(filter(str.isalnum, site)).casefold()
 
 
 def _candidate(reader: Reader, row: dict, columns: dict, labels: dict, rules: Rules) -> dict:
@@ -155,7 +207,8 @@ def _candidate(reader: Reader, row: dict, columns: dict, labels: dict, rules: Ru
         candidate["source"] = RUN_SEPARATOR.join(names)
         for path, name in zip(paths, names):
             if not path.exists():
-                raise Unusable(f"missing file: {name}")
+                beside = reader.beside(path)
+                raise Unusable(f"missing file: {name}{f' ({beside} lies there)' if beside else ''}")
         # One empty run of several is left out when the scan is read.
         if not any(path.stat().st_size for path in paths):
             raise Unusable(f"empty file: {names[0]}")

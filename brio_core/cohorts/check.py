@@ -5,6 +5,8 @@ from pathlib import Path
 
 from brio_core.cohorts import inclusion
 from brio_core.cohorts.candidates import COLUMNS, find_candidates
+from brio_core.cohorts.dead_regions import DeadRegions
+from brio_core.cohorts.duplicates import Sketches
 from brio_core.cohorts.extraction import Outcome, extract_batch
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.splits import make_split, one_class_folds
@@ -61,7 +63,7 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
 
     The kept subjects are then split as the workflow would.
     """
-    report = Report()
+    report, rules = Report(), inclusion.Rules.of(dataset)
     try:
         reader = open_reader(dataset, data_dir)
     except BrioError as error:
@@ -69,10 +71,9 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
         return report
     try:
         candidates = find_candidates(reader)
-        results = extract_batch(reader, list(enumerate(candidates)))
-        outcomes = [Outcome.of(subject, result) for _, subject, result in results]
+        outcomes, sketches = _read_scans(reader, candidates, rules)
         names = next((outcome.names for outcome in outcomes if outcome.names), ())
-        reader.rois(names)
+        rois = reader.rois(names)
     except BrioError as error:
         report.errors.append(str(error))
         # The table may hide that the atlas is wrong too.
@@ -82,7 +83,7 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
             report.errors += [str(other)] if str(other) != str(error) else []
         return report
     cohort = dataset["cohort"]
-    reasons = inclusion.exclusion_reasons(candidates, outcomes, inclusion.Rules.of(dataset))
+    reasons = inclusion.exclusion_reasons(candidates, outcomes, rules, sketches)
     report.rows = inclusion.inclusion_rows(candidates, outcomes, reasons)
     report.summary = inclusion.summary(candidates, reasons, cohort)
     report.exclusions = [f"{subject}: {reason}" for subject, reason in reasons.items() if reason]
@@ -90,6 +91,9 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
     report.notes = list(_notes(kept))
     try:
         inclusion.check_enough(candidates, reasons, cohort)
+        dead = {outcome.subject: outcome.dead for outcome in outcomes}
+        regions = DeadRegions.of(kept, dead, rois.names, rules.drop_regions, cohort)
+        report.notes += regions.notes()
     except BrioError as error:
         report.errors.append(str(error))
     else:
@@ -156,6 +160,16 @@ def _notes(kept: list[dict]):
             f"{spread} of {len(table)} kept subjects share their group (columns.group) with "
             "another site; they do not train where that site validates or is tested"
         )
+
+
+def _read_scans(reader, candidates: list[dict], rules: inclusion.Rules):
+    """What became of every candidate, and sketches of the usable scans."""
+    outcomes, sketches = [], Sketches(rules.rois)
+    for _, subject, result in extract_batch(reader, list(enumerate(candidates))):
+        outcomes.append(Outcome.of(subject, result))
+        if not inclusion.scan_reason(outcomes[-1], rules):
+            sketches.add(subject, result.series)
+    return outcomes, sketches
 
 
 def aligned(columns: tuple[str, ...], rows: list[dict]) -> str:

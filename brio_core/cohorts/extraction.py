@@ -1,7 +1,8 @@
 """One extract job: reads the scans of a batch of candidates and stores what came of each.
 
 Its file has one group per candidate, called by its position in candidates.tsv, with the attributes
-of :class:`Outcome`; a readable scan has the datasets ``series`` and ``names`` beside them.
+of :class:`Outcome`; a readable scan has the datasets ``series``, ``names`` and ``dead`` beside
+them.
 """
 
 import hashlib
@@ -78,7 +79,10 @@ def _checksum(paths: list[Path]) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One candidate after extraction; ``reason`` is empty for a readable scan, counts may be -1."""
+    """One candidate after extraction; ``reason`` is empty for a readable scan, counts may be -1.
+
+    ``dead`` has the places of the regions without signal.
+    """
 
     subject: str
     reason: str = ""
@@ -86,9 +90,9 @@ class Outcome:
     frames_after: int = -1
     rois: int = -1
     constant_rois: int = -1
-    checksum: str = ""
     names: tuple[str, ...] = ()
     source_sha256: str = ""
+    dead: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, subject: str, result: Scan | Unusable) -> "Outcome":
@@ -101,9 +105,9 @@ class Outcome:
             frames_after=len(result.series),
             rois=result.series.shape[1],
             constant_rois=result.constant_rois,
-            checksum=hashlib.sha256(result.series.astype(np.float32).tobytes()).hexdigest(),
             source_sha256=result.source_sha256,
             names=result.names,
+            dead=tuple(np.flatnonzero(~result.series.any(axis=0)).tolist()),
         )
 
 
@@ -120,11 +124,12 @@ def write_batch(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusa
         for position, subject, result in results:
             group = store.create_group(f"{position:06d}")
             facts = asdict(Outcome.of(subject, result))
-            names = facts.pop("names")
+            names, dead = facts.pop("names"), facts.pop("dead")
             group.attrs.update(facts)
             if isinstance(result, Scan):
                 group["series"] = np.ascontiguousarray(result.series, np.float32)
                 group.create_dataset("names", data=list(names), dtype=h5py.string_dtype())
+                group["dead"] = np.array(dead, np.int64)
 
 
 class ExtractedScans:
@@ -142,11 +147,12 @@ class ExtractedScans:
             raise BrioError(f"no part holds subject {subject}; run the extract jobs again")
         group = self._group[subject]
         names = tuple(group["names"].asstr()[:].tolist()) if "names" in group else ()
+        dead = tuple(group["dead"][:].tolist()) if "dead" in group else ()
         facts = {
             name: value if isinstance(value, str) else int(value)
             for name, value in group.attrs.items()
         }
-        return Outcome(**facts, names=names)
+        return Outcome(**facts, names=names, dead=dead)
 
     def series(self, subjects: Iterable[str]) -> Iterator[np.ndarray]:
         """The series of some subjects, one at a time."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from brio_core.cohorts.duplicates import Pair, Sketches
 from brio_core.cohorts.extraction import Outcome
 from brio_core.cohorts.splits import MIN_SITES
 from brio_core.system.errors import BrioError
@@ -16,7 +17,10 @@ COLUMNS = ("subject", "site", "label", "kept", "reason", *_COUNTS)
 class Rules:
     """``inclusion`` of a dataset's YAML; ``max_constant_rois`` is a fraction of the ROIs.
 
-    ``duplicates`` says whether of equal scans the ``first`` in the table is kept or ``none``.
+    ``duplicates`` says which of several copies of a scan are kept: the ``first`` in the table,
+    ``none``, by default ``by-label`` the first if all have the same label and none otherwise, or
+    all of them (``keep``), which are not looked for then. ``drop_regions`` says which regions the
+    cohort goes without (brio_core/cohorts/dead_regions.py).
     ``select`` and ``quality`` say which values of a column of the source's table are accepted, and
     ``required`` which phenotypes must be known. These and ``max_mean_fd`` (mm) are applied before
     scans are read, the others after.
@@ -26,7 +30,8 @@ class Rules:
     min_frames: int = 60
     max_constant_rois: float = 0.5
     min_subjects_per_class: int = 4
-    duplicates: str = "first"
+    duplicates: str = "by-label"
+    drop_regions: str | Sequence[str] = "auto"
     max_mean_fd: float | None = None
     required: Sequence[str] = ()
     select: Mapping[str, Sequence] = field(default_factory=dict)
@@ -39,7 +44,7 @@ class Rules:
 
 
 # What stands before the colon for rows that were never meant: no fault of the subject.
-NOT_SELECTED = "not selected"
+NOT_SELECTED, NO_ROW = "not selected", "no row in the table"
 
 
 def not_accepted(row: dict, accepted: Mapping[str, Sequence]) -> str:
@@ -58,27 +63,33 @@ def too_few_frames(frames: int, min_frames: int) -> str:
 
 
 def exclusion_reasons(
-    candidates: list[dict], outcomes: list[Outcome], rules: Rules
+    candidates: list[dict], outcomes: list[Outcome], rules: Rules, sketches: Sketches
 ) -> dict[str, str]:
-    """The reason per candidate, empty for those kept.
+    """The reason per candidate, empty for those kept; ``sketches`` are those of the usable scans.
 
     Subjects are judged first, each by its own scan; then duplicates; then whole sites by the
     subjects they have left.
     """
     reasons = {
-        candidate["subject"]: candidate["excluded"] or _scan_reason(outcome, rules)
+        candidate["subject"]: candidate["excluded"] or scan_reason(outcome, rules)
         for candidate, outcome in zip(candidates, outcomes)
     }
-    _compare_scans(outcomes, reasons, rules.duplicates)
+    if rules.duplicates != "keep":
+        usable = {subject for subject, reason in reasons.items() if not reason}
+        about = {candidate["subject"]: candidate for candidate in candidates}
+        reasons |= _copies(sketches.pairs(usable), about, rules.duplicates)
+    _compare_names(outcomes, reasons)
     _judge_sites(candidates, reasons, rules)
     return reasons
 
 
-def _scan_reason(outcome: Outcome, rules: Rules) -> str:
+def scan_reason(outcome: Outcome, rules: Rules) -> str:
+    """What speaks against a scan by itself, or an empty text."""
     if outcome.reason:
         return outcome.reason
     if outcome.rois != rules.rois:
-        return f"wrong number of ROIs: {outcome.rois} instead of {rules.rois}"
+        hint = "; transposed?" if outcome.frames_before == rules.rois else ""
+        return f"wrong number of ROIs: {outcome.rois} instead of {rules.rois}{hint}"
     if reason := too_few_frames(outcome.frames_after, rules.min_frames):
         return reason
     most = rules.max_constant_rois * rules.rois
@@ -87,17 +98,50 @@ def _scan_reason(outcome: Outcome, rules: Rules) -> str:
     return ""
 
 
-def _compare_scans(outcomes: list[Outcome], reasons: dict[str, str], duplicates: str) -> None:
-    """Exclude copies of a scan and scans whose ROIs are named unlike those of the first."""
-    usable = [outcome for outcome in outcomes if not reasons[outcome.subject]]
-    first: dict[str, str] = {}
-    for outcome in usable:
-        original = first.setdefault(outcome.checksum, outcome.subject)
-        if original != outcome.subject:
-            reasons[outcome.subject] = f"duplicate scan: same series as {original}"
-            if duplicates == "none" and not reasons[original]:
-                reasons[original] = f"duplicate scan: same series as {outcome.subject}"
-    named = [outcome for outcome in usable if outcome.names and not reasons[outcome.subject]]
+def _copies(pairs: list[Pair], about: dict[str, dict], rule: str) -> dict[str, str]:
+    """The reasons against copies of a scan; copies of copies belong together."""
+    place = {subject: number for number, subject in enumerate(about)}
+    earlier: dict[str, str] = {}
+
+    def first_of(subject: str) -> str:
+        while subject in earlier:
+            subject = earlier[subject]
+        return subject
+
+    for pair in pairs:
+        ends = {first_of(pair.first), first_of(pair.second)}
+        if len(ends) == 2:
+            early, late = sorted(ends, key=place.get)
+            earlier[late] = early
+    copies = {subject: first_of(subject) for pair in pairs for subject in pair[:2]}
+    labels: dict[str, set[str]] = {}
+    for subject, first in copies.items():
+        labels.setdefault(first, set()).add(about[subject]["label"])
+    reasons = {}
+    for pair in sorted(pairs, key=lambda pair: -pair.correlation):
+        for own, other in (pair[1::-1], pair[:2]):
+            agree = len(labels[copies[own]]) == 1
+            if own == copies[own] and (rule == "first" or (rule == "by-label" and agree)):
+                continue
+            kind = "duplicate scan" if agree else "duplicate scan with opposite labels"
+            reasons.setdefault(own, f"{kind}: {_described(pair, about[own], about[other])}")
+    return reasons
+
+
+def _described(pair: Pair, own: dict, other: dict) -> str:
+    return (
+        f"series correlate {pair.correlation:.2f} at lag {pair.lag} with {other['subject']} "
+        f"({_facts(other)}); own {_facts(own)}"
+    )
+
+
+def _facts(candidate: dict) -> str:
+    return f"label {candidate['label']}, mean FD {candidate['mean_fd']}"
+
+
+def _compare_names(outcomes: list[Outcome], reasons: dict[str, str]) -> None:
+    """Exclude scans whose ROIs are named unlike those of the first."""
+    named = [outcome for outcome in outcomes if outcome.names and not reasons[outcome.subject]]
     for outcome in named:
         if outcome.names != named[0].names:
             reasons[outcome.subject] = f"other ROI names: not those of {named[0].subject}"
@@ -127,7 +171,7 @@ def stop_if_bad(reasons: dict[str, str], cohort: str) -> None:
     bad = [
         f"{subject}: {reason}"
         for subject, reason in reasons.items()
-        if reason and _kind(reason) != NOT_SELECTED
+        if reason and _kind(reason) not in (NOT_SELECTED, NO_ROW)
     ]
     if bad:
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""

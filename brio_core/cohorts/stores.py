@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from brio_core.system import sealed
-from brio_core.system.errors import BrioError
+from brio_core.system.errors import MAYBE_OURS, BrioError
 from brio_core.system.files import atomic
 from brio_core.system.rows import Rows
 
@@ -41,6 +41,11 @@ class Rois:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def at(self, places: np.ndarray) -> "Rois":
+        """Some of the regions."""
+        names, sides = ([one[place] for place in places] for one in (self.names, self.hemispheres))
+        return Rois(tuple(names), self.centroids[places], tuple(sides))
 
 
 @dataclass(frozen=True)
@@ -142,12 +147,9 @@ def open_store(path: str | Path, kind: str) -> h5py.File:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
     except OSError as error:
         what = "is cut off" if "truncated" in str(error) else "is not a readable HDF5 file"
-        raise BrioError(f"{path} {what}; delete it and run the workflow again") from None
+        raise BrioError(f"{path} {what}; {MAYBE_OURS}") from None
     if (store.attrs.get("format"), store.attrs.get("version")) != (kind, FORMAT_VERSION):
-        raise BrioError(
-            f"{path} was not written as {kind} version {FORMAT_VERSION}; "
-            "delete it and run the workflow again"
-        )
+        raise BrioError(f"{path} was not written as {kind} version {FORMAT_VERSION}; {MAYBE_OURS}")
     return store
 
 

@@ -4,9 +4,11 @@ import csv
 import gzip
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from io import StringIO
 from itertools import chain
 from pathlib import Path
+from typing import TextIO
 
 from brio_core.system.errors import BrioError
 from brio_core.system.files import write_text
@@ -19,13 +21,14 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 def read_table(path: str | Path, sheet: str | None = None):
     """Read a .csv, a sheet of an .xlsx, or a tab-separated table.
 
-    Cells are stripped text, and all spellings of a missing value become ``n/a``.
+    A header without its usual separator may have another: tabs, commas or semicolons. Cells are
+    stripped text, and all spellings of a missing value become ``n/a``.
     """
     import pandas as pd
 
     path = Path(path)
     try:
-        table = _read_sheet(path, sheet) if path.suffix == ".xlsx" else _read_text(path)
+        table = _read_sheet(path, sheet) if path.suffix.lower() == ".xlsx" else _read_text(path)
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist") from None
     except (
@@ -42,10 +45,15 @@ def _read_text(path: Path):
 
     checked, columns = StringIO(), None
     writer = csv.writer(checked, quoting=csv.QUOTE_ALL)
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
-        split = _split_at_commas if path.suffix == ".csv" else _split_at_tabs
-        for number, cells in split(path, lines):
+    with open_text(path) as lines:
+        header = next((line for line in lines if line.strip()), "")
+    separator = _separator(header, "," if ".csv" in path.name.lower() else "\t")
+    with open_text(path) as lines:
+        if separator == "\t":
+            split = _split_at_tabs(path, lines)
+        else:
+            split = _split_at(separator, path, lines)
+        for number, cells in split:
             columns = len(cells) if columns is None else columns
             if any(cell.strip() for cell in cells[columns:]):
                 raise BrioError(
@@ -56,6 +64,20 @@ def _read_text(path: Path):
             writer.writerow(cells[:columns])
     checked.seek(0)
     return pd.read_csv(checked, dtype=str, keep_default_na=False, index_col=False)
+
+
+def open_text(path: Path) -> TextIO:
+    """A text file, compressed or not, for reading."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    return opened(path, "rt", encoding="utf-8-sig", newline="")
+
+
+def _separator(header: str, usual: str) -> str:
+    """What separates the names of a header: the usual, unless it has none or semicolons instead."""
+    counts = {one: header.count(one) for one in (usual, ";", ",", "\t")}
+    if usual == "\t" and counts["\t"]:
+        return "\t"
+    return max(counts, key=counts.get)
 
 
 def _split_at_tabs(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
@@ -83,12 +105,14 @@ def _unquoted(cell: str) -> str:
     return quoted[1].replace('""', '"') if quoted else cell
 
 
-def _split_at_commas(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The number of each line and its cells; quoted ones may hold commas, but no line breaks.
+def _split_at(separator: str, path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line and its cells; quoted ones may hold separators, but no line breaks.
 
     An unpaired quote swallows the lines up to the next one, and so looks like a line break.
     """
-    reader = csv.reader(chain(lines, ["\n"]))  # so that it does at the end of the file, too
+    reader = csv.reader(
+        chain(lines, ["\n"]), delimiter=separator
+    )  # so that it does at the end of the file, too
     header: list[str] = []
     number = 1
     for cells in reader:
@@ -128,6 +152,18 @@ def plain(cell: object) -> str:
     """One cell as text without line breaks, tabs or spaces around it."""
     text = " ".join(str(cell).split())
     return MISSING if text.lower() in _MISSING_SPELLINGS else text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'Site'?``, or an empty text if nothing that is known resembles the name."""
+    by_letters = {letters(one): one for one in known}
+    close = get_close_matches(letters(name), by_letters, 1)
+    return f"did you mean {by_letters[close[0]]!r}?" if close else ""
+
+
+def letters(name: str) -> str:
+    """The letters and digits of a name, which may be spelt with other signs and capitals."""
+    return "".join(filter(str.isalnum, name)).casefold()
 
 
 def refuse_formula(text: str, where: str) -> None:

@@ -21,11 +21,12 @@ FILES = {
     "block_lengths": ("JSON", "block lengths of the folds"),
     "inclusion": ("TSV", "inclusion.tsv of every cohort"),
     "participants": ("TSV", "participants.tsv of every cohort"),
+    "regions": ("TSV", "regions.tsv of every cohort"),
     "profiles": ("TSV", "site profiles of the cohorts"),
     "config": ("YAML", "run_config.yaml"),
     "methods": ("YAML", "files of the methods"),
 }
-BEFORE_TRAINING = {"inclusion", "participants", "profiles", "block_lengths"}
+BEFORE_TRAINING = {"inclusion", "participants", "regions", "profiles", "block_lengths"}
 """Files that exist before anything is trained."""
 
 

@@ -15,6 +15,7 @@ SHORTEST, LONGEST = 2, 30  # Eq. app_block_length_range
 PROFILE_NUMBERS = (
     "label", "age", "male", "mean_fd", "tr", "frames", "fc_mean", "fc_sd", "typicality",
 )  # fmt: skip
+ANY_REGION = "any"  # in regions.tsv: subjects with at least one dead region
 PROFILE_WORDS = ("subject", "site", "outlier", "recognised_as")
 
 
@@ -113,6 +114,19 @@ def read_profiles(paths: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
     return {
         Path(path).parent.name: read_table(path, PROFILE_WORDS, PROFILE_NUMBERS) for path in paths
     }
+
+
+def read_regions(paths: Sequence[str | Path]) -> dict[str, pd.DataFrame]:
+    """Which regions are dead where, by cohort, whose name is that of its folder."""
+    words, numbers = ("region", "kept", "site"), ("label", "subjects", "dead")
+    return {Path(path).parent.name: read_table(path, words, numbers) for path in paths}
+
+
+def region_counts(rows: pd.DataFrame) -> tuple[int, int]:
+    """Regions of the parcellation, and those that are used."""
+    regions = rows[rows["region"] != ANY_REGION]
+    _, regions = next(iter(regions.groupby(["site", "label"])))
+    return len(regions), int((regions["kept"] == "yes").sum())
 
 
 def recognition(people: pd.DataFrame) -> tuple[pd.Series, float]:

@@ -1,5 +1,8 @@
 """The one kind of error that is meant for the user."""
 
+# For files that a user may name: nobody is told to delete a file of theirs.
+MAYBE_OURS = "name the right file, or, if the workflow made this one, delete it and run again"
+
 
 class BrioError(Exception):
     """A problem that the user can solve: one sentence with the culprit and the remedy."""

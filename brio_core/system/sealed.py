@@ -12,7 +12,7 @@ from pathlib import Path
 
 import h5py
 
-from brio_core.system.errors import BrioError
+from brio_core.system.errors import MAYBE_OURS, BrioError
 
 _BLOCK = 512
 _MARK = b"brio-sealed"
@@ -48,7 +48,7 @@ def check(path: str | Path) -> None:
         return
     words = head.split(b"\n")[0].split()
     if len(words) != 3 or words[0] != _MARK:
-        what = "is not a readable HDF5 file"
+        raise BrioError(f"{path} is not a readable HDF5 file; {MAYBE_OURS}")
     elif words[1] == str(size).encode() and words[2] == checksum.encode():
         return
     elif words[1].isdigit() and int(words[1]) > size:

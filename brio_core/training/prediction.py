@@ -44,7 +44,7 @@ def predict(models: Models, series: Series, path: Path | str = "the series file"
     if len(series.rois) != models.n_rois:
         raise BrioError(
             f"{path} has {len(series.rois)} ROIs, but the models were trained with "
-            f"{models.n_rois}; use the same atlas"
+            f"{models.n_rois}; use the same atlas and inclusion.drop_regions"
         )
     series.require_frames(models.method.min_frames, models.method.name)
     modules = [models.module(fold) for fold in range(len(models.names))]

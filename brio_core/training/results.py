@@ -17,7 +17,7 @@ from torch import Tensor
 from brio_core.methods import registry
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Method
-from brio_core.system.errors import BrioError
+from brio_core.system.errors import MAYBE_OURS, BrioError
 from brio_core.system.files import atomic, write_text
 from brio_core.system.residence import gather
 from brio_core.training.data import Fold, TrainingData
@@ -118,8 +118,7 @@ def read_models(path: str | Path) -> Models:
         raise BrioError(f"{path} does not exist; train the run first") from None
     except Exception as error:
         raise BrioError(
-            f"{path} is not a model file of this version ({type(error).__name__}); "
-            "delete it and train the run again"
+            f"{path} is not a model file of this version ({type(error).__name__}); {MAYBE_OURS}"
         ) from None
     method = registry.find(content["method"])
     hyperparameters = method.Hyperparameters.of(content["hyperparameters"], str(path))

@@ -79,7 +79,8 @@ def test_every_problem_is_told(check, mine):
         "  s11: empty file: mine/series/s11.npy",
         "  s20: too many constant ROIs: 6 of 6, at most 3",
         "  s30: wrong number of ROIs: 5 instead of 6",
-        "  s52: duplicate scan: same series as s40",
+        "  s52: duplicate scan: series correlate 1.00 at lag 0 with s40 (label 0, mean FD n/a); "
+        "own label 0, mean FD n/a",
         "  to run it, save the file as config/datasets/mine.yaml, like its cohort",
     ):
         assert line in result.stdout.splitlines()

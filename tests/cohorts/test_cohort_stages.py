@@ -181,7 +181,7 @@ class TestDamage:
     def test_cut_off(self, files, position, read):
         content = files[position].read_bytes()
         files[position].write_bytes(content[: len(content) // 2])
-        with pytest.raises(BrioError, match=rf"{files[position].name} is cut off; delete it"):
+        with pytest.raises(BrioError, match=rf"{files[position].name} is cut off; .*delete it"):
             read(files[position])
 
     def test_changed_bytes(self, files, position, read):

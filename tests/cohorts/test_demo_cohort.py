@@ -71,7 +71,7 @@ def test_every_dirty_subject_is_accounted_for(demo_results, truth):
     table = read_table(demo_results / "inclusion.tsv").set_index("subject")
     beginnings = {
         "too short": "too few frames: 42 of at least 60",
-        "duplicate": "duplicate scan: same series as ",
+        "duplicate": "duplicate scan: series correlate 1.00 at lag 0 with ",
         "missing image": "missing file: demo/derivatives/prep/",
         "empty image": "empty file: demo/derivatives/prep/",
         "truncated image": "unreadable image: ",

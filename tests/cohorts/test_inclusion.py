@@ -1,12 +1,16 @@
 """The rules of exclusion, without files."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from brio_core.cohorts import inclusion
+from brio_core.cohorts.duplicates import Sketches
 from brio_core.cohorts.extraction import Outcome
 from brio_core.cohorts.inclusion import (
     Rules,
     check_enough,
-    exclusion_reasons,
     inclusion_rows,
     stop_if_bad,
     summary,
@@ -14,6 +18,11 @@ from brio_core.cohorts.inclusion import (
 from brio_core.system.errors import BrioError
 
 RULES = Rules(rois=10, min_frames=50, max_constant_rois=0.2, min_subjects_per_class=2)
+
+
+def exclusion_reasons(candidates, outcomes, rules):
+    """Without copies of scans, which are in test_duplicates.py."""
+    return inclusion.exclusion_reasons(candidates, outcomes, rules, Sketches(rules.rois))
 
 
 @pytest.fixture
@@ -26,7 +35,7 @@ def cohort():
             candidates.append(
                 {"subject": subject, "site": site, "label": str(number % 2), "excluded": ""}
             )
-            outcomes.append(Outcome(subject, "", 60, 60, 10, 0, f"sum {subject}", ("x", "y")))
+            outcomes.append(Outcome(subject, "", 60, 60, 10, 0, ("x", "y")))
     return candidates, outcomes
 
 
@@ -49,7 +58,6 @@ def test_nothing_wrong(cohort):
         ({"frames_after": 49}, "too few frames: 49 of at least 50"),
         ({"constant_rois": 3}, "too many constant ROIs: 3 of 10, at most 2"),
         ({"reason": "unreadable image: x"}, "unreadable image: x"),
-        ({"checksum": "sum A0"}, "duplicate scan: same series as A0"),
         ({"names": ("y", "x")}, "other ROI names: not those of A0"),
     ],
 )
@@ -65,26 +73,6 @@ def test_limits_are_inclusive(cohort):
     candidates, outcomes = cohort
     _change(outcomes, "B1", frames_after=50, constant_rois=2)
     assert not any(exclusion_reasons(candidates, outcomes, RULES).values())
-
-
-def test_first_of_two_copies_stays_unless_it_is_bad(cohort):
-    candidates, outcomes = cohort
-    _change(outcomes, "A0", checksum="same", frames_after=3)
-    _change(outcomes, "B0", checksum="same")
-    _change(outcomes, "C0", checksum="same")
-    reasons = exclusion_reasons(candidates, outcomes, Rules(10, 50, 0.2, 1))
-    assert {subject for subject, reason in reasons.items() if reason} == {"A0", "C0"}
-    assert reasons["C0"] == "duplicate scan: same series as B0"
-
-
-def test_none_of_several_copies_stays_if_the_rule_says_so(cohort):
-    candidates, outcomes = cohort
-    for subject in ("A0", "B0", "C0"):
-        _change(outcomes, subject, checksum="same")
-    rules = Rules(10, 50, 0.2, 1, duplicates="none")
-    reasons = exclusion_reasons(candidates, outcomes, rules)
-    assert {subject for subject, reason in reasons.items() if reason} == {"A0", "B0", "C0"}
-    assert reasons["A0"] == "duplicate scan: same series as B0"
 
 
 def test_scans_without_names_go_with_any(cohort):
@@ -151,3 +139,17 @@ def test_too_few_sites_and_nothing_left(cohort):
         check_enough(candidates, reasons, "c")
     with pytest.raises(BrioError, match=r"no subject of cohort c is left .* 24 times: A0, bad"):
         check_enough(candidates, {c["subject"]: "bad: x" for c in candidates}, "c")
+
+
+def test_every_kind_of_reason_is_in_the_manual():
+    """The table of docs/troubleshooting.md, against the texts in the code."""
+    root = Path(__file__).resolve().parents[2]
+    code = "".join(path.read_text() for path in (root / "brio_core" / "cohorts").rglob("*.py"))
+    kinds = set(re.findall(r'(?:Unusable|Misfit)\(\s*f?"([a-zA-Z ]+):', code))
+    kinds |= set(re.findall(r'(?:return|reason =|"excluded":) \(?\s*f?"([a-zA-Z ]+): ', code))
+    kinds |= {inclusion.NO_ROW, inclusion.NOT_SELECTED}
+    kinds |= {"duplicate scan", "duplicate scan with opposite labels", "site too small"}
+    assert len(kinds) > 25
+    manual = (root / "docs" / "troubleshooting.md").read_text()
+    missing = sorted(kind for kind in kinds if f"`{kind}`" not in manual)
+    assert not missing

@@ -50,7 +50,8 @@ def test_candidates_of_own_data(own_data):
     assert candidates["s10"]["excluded"] == ""
     assert (candidates["s10"]["tr"], candidates["s50"]["tr"]) == ("2.0", "n/a")
     assert candidates["s11"]["label"] == "1"
-    assert candidates["s00"]["excluded"] == "missing file: mylab/series/site0/s00.tsv"
+    missing = "missing file: mylab/series/site0/s00.tsv (s00.1D lies there)"
+    assert candidates["s00"]["excluded"] == missing
 
 
 def test_own_data_from_files_to_series(own_data, run_cohort, tmp_path):

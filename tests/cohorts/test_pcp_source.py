@@ -86,7 +86,8 @@ def test_from_files_to_series(fake_abide, dataset, run_cohort, tmp_path):
     reasons = table[table["kept"] == "no"]["reason"].to_dict()
     assert reasons == {
         "0050040": "no scan in the release: FILE_ID is no_filename",
-        "Kki_0050012": "duplicate scan: same series as Kki_0050010",
+        "Kki_0050012": "duplicate scan: series correlate 1.00 at lag 0 with Kki_0050010 "
+        "(label 1, mean FD 0.05); own label 1, mean FD 0.05",
         "Nyu_0050016": "too many constant ROIs: 4 of 5, at most 2.5",
     }
     assert read_series(tmp_path / "out" / "series.h5").rois.names == tuple("12345")
@@ -162,19 +163,25 @@ def test_whole_cohort_from_files_to_connectivity(
     arguments = ("--series", tmp_path / "series.h5", "--out", tmp_path / "fc.h5")
     assert run_script("connect", *arguments).returncode == 0
     table = read_table(tmp_path / "inclusion.tsv")
-    assert len(table) == 1112 and (table["kept"] == "yes").sum() == 1033
+    assert len(table) == 1112 and (table["kept"] == "yes").sum() == 1031
     reasons = table[table["kept"] == "no"].set_index("subject")["reason"]
     kinds = reasons.str.split(":").str[0].value_counts()
     assert kinds.to_dict() == {
         "no scan in the release": 77, "duplicate scan": 1, "too many constant ROIs": 1,
+        "duplicate scan with opposite labels": 2,
     }  # fmt: skip
-    assert reasons["UM_1_0050286"] == "duplicate scan: same series as UM_1_0050279"
+    assert "correlate 1.00 at lag 0 with UM_1_0050279 (label 1," in reasons["UM_1_0050286"]
+    # The same motion to eight digits, and opposite labels.
+    assert reasons["Yale_0050578"].endswith(
+        "correlate 0.94 at lag 0 with Yale_0050602 (label 1, mean FD 0.2073431776); own label 0, "
+        "mean FD 0.2073431776"
+    )
     assert reasons["Caltech_0051478"].startswith("too many constant ROIs: 118 of 200")
     # Of the 1,035 scans 46 have a region without signal; one of these was excluded above.
     kept = table[table["kept"] == "yes"]
     assert (kept["constant_rois"] != "0").sum() == 45
     subjects, fc = read_fc(tmp_path / "fc.h5")
-    assert len(subjects) == 1033 and np.isfinite(fc).all()
+    assert len(subjects) == 1031 and np.isfinite(fc).all()
     for subject, matrix in zip(subjects, fc):
         values = series[subject]
         varies = np.ptp(values, axis=0) > 0

@@ -171,6 +171,16 @@ def write_cohort(root: Path, cohort_name: str = "demo", sites=SITES, per_site=14
         rows.append(f"bad-{number}\t{name}\t1\tno\t{reason}\tn/a\tn/a\tn/a")
     (folder / "participants.tsv").write_text("\n".join(people) + "\n")
     (folder / "inclusion.tsv").write_text("\n".join(rows) + "\n")
+    # Of 24 regions the first is dead in all patients of the first site, and left out.
+    lines = ["region\tkept\tsite\tlabel\tsubjects\tdead"]
+    for name in sites:
+        for which in (1, 0):
+            count = int(((site == name) & (label == which)).sum())
+            dead = count if name == sites[0] and which else 0
+            lines += [f"any\tn/a\t{name}\t{which}\t{count}\t{dead}"]
+            lines += [f"r00\tno\t{name}\t{which}\t{count}\t{dead}"]
+            lines += [f"r{index:02d}\tyes\t{name}\t{which}\t{count}\t0" for index in range(1, 24)]
+    (folder / "regions.tsv").write_text("\n".join(lines) + "\n")
     return folder
 
 

@@ -44,7 +44,7 @@ def test_planning_reads_it_without_heavy_packages():
 
 def test_data_are_shown_before_training():
     early = {(one.kind, one.name) for one in OUTPUTS if one.before_training}
-    tables = {("tables", name) for name in ("cohorts", "datasets", "sites")}
+    tables = {("tables", name) for name in ("cohorts", "datasets", "regions", "sites")}
     assert early == tables | {("figures", name) for name in ("block_length", "cohort", "sites")}
     assert not Output("tables", "x", "x.py").before_training, "a drawing of nothing shows no data"
 

@@ -40,14 +40,14 @@ def test_statistics_stand_beside_those_of_the_paper(root, tmp_path):
     datasets = {"demo": DATASET | {"rois": {"expected": 24}}, "abide-aal116": {"title": "ABIDE"}}
     files = {
         name: [folder / f"{name}.tsv" for folder in folders]
-        for name in ("inclusion", "participants")
+        for name in ("inclusion", "participants", "regions")
     }
     lengths = [root / "blocklength/demo/loso.json"]
     make_table(
         "datasets", tmp_path / "datasets", WORDS, None, datasets, block_lengths=lengths, **files
     )
     demo, ours, paper = _rows(tmp_path / "datasets.csv")
-    assert [float(demo[key]) for key in ("samples", "sites", "rois")] == [98, 7, 24]
+    assert [float(demo[key]) for key in ("samples", "sites", "rois")] == [98, 7, 23]
     lengths = json.loads((root / "blocklength/demo/loso.json").read_text())["folds"]
     expected = np.median([fold["block_length"] for fold in lengths])
     assert float(demo["block_length_frames"]) == expected
@@ -62,6 +62,30 @@ def test_statistics_stand_beside_those_of_the_paper(root, tmp_path):
     text = (tmp_path / "datasets.md").read_text()
     assert "| in the paper |" in text and "194.51 ± 58.58" in text
     assert json.loads((tmp_path / "datasets.json").read_text())["section"] == "cohort"
+
+
+def test_dead_regions_by_site_and_class(root, tmp_path):
+    make_table(
+        "regions", tmp_path / "regions", WORDS, datasets={"demo": DATASET},
+        regions=[root / "cohorts" / "demo" / "regions.tsv"],
+    )  # fmt: skip
+    assert len(_rows(tmp_path / "regions.csv")) == 7 * 2 * 25
+    table = json.loads((tmp_path / "regions.json").read_text())
+    ((site, patients, controls, regions),) = (
+        [cell["text"] for cell in row["cells"]] for row in table["rows"]
+    )
+    assert (site, patients, controls, regions) == ("Alder", "7 of 7", "0 of 7", "r00 (7)")
+    words = "regions are dead in 7 of 98 subjects; 23 of 24 regions are used, left out: r00."
+    assert words in table["caption"]
+
+
+def test_a_cohort_without_dead_regions(tmp_path):
+    folder = write_cohort(tmp_path)
+    text = (folder / "regions.tsv").read_text()
+    (folder / "regions.tsv").write_text(text.replace("\t7\n", "\t0\n"))
+    make_table("regions", tmp_path / "regions", WORDS, regions=[folder / "regions.tsv"])
+    assert "regions are dead in 0 of 98 subjects" in (tmp_path / "regions.md").read_text()
+    assert json.loads((tmp_path / "regions.json").read_text())["rows"] == []
 
 
 def test_sites_by_class(root, tmp_path):

@@ -31,7 +31,7 @@ if os.environ.get("FAIL") == program:
 if program == "make_demo":
     files = [out["--out"] / "participants.tsv"]
 elif program == "assemble":
-    files = [out[name] for name in ("--participants", "--inclusion", "--series")]
+    files = [out[name] for name in ("--participants", "--inclusion", "--regions", "--series")]
 elif program == "adopt":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "meta.json")]
 elif program == "remote":

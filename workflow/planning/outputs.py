@@ -151,6 +151,7 @@ def _inputs(
     made = {
         "inclusion": lambda: [paths.cohort(cohort, "inclusion.tsv") for cohort in cohorts],
         "participants": lambda: [paths.cohort(cohort, "participants.tsv") for cohort in cohorts],
+        "regions": lambda: [paths.cohort(cohort, "regions.tsv") for cohort in cohorts],
         "profiles": lambda: [paths.cohort(cohort, "site_profile.tsv") for cohort in cohorts],
         "block_lengths": lambda: [paths.block_length(*pair) for pair in pairs],
         "runs": lambda: [paths.run(run) for run in runs],

@@ -80,6 +80,7 @@ rule assemble:
     output:
         participants="<results>/cohorts/{cohort}/participants.tsv",
         inclusion="<results>/cohorts/{cohort}/inclusion.tsv",
+        regions="<results>/cohorts/{cohort}/regions.tsv",
         series="<results>/cohorts/{cohort}/series.h5",
     log:
         "<logs>/assemble/{cohort}.log",
@@ -99,4 +100,5 @@ rule assemble:
         "{RUN}/assemble.py --dataset {params.dataset:q} --data-dir {params.data_dir:q}"
         " --candidates {input.candidates:q} --parts {input.parts:q}"
         " --on-bad-subject {params.on_bad_subject} --participants {output.participants:q}"
-        " --inclusion {output.inclusion:q} --series {output.series:q} > {log:q} 2>&1"
+        " --inclusion {output.inclusion:q} --regions {output.regions:q}"
+        " --series {output.series:q} > {log:q} 2>&1"

@@ -1,10 +1,12 @@
-"""One array of numbers from a binary file: .npy, .mat and .h5.
+"""One array of numbers from a binary file: .npy, .npz, .mat and .h5.
 
 Nothing here can run code that a file brings along: pickled objects are refused, and so are HDF5
 files that point to other files.
 """
 
+import zlib
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -16,12 +18,12 @@ _NUMBERS = "fiu"
 def read_array(path: Path, variable: str | None = None) -> np.ndarray:
     """Frames by ROIs in double precision.
 
-    ``variable`` names the array in a .mat or .h5 file; without it the file must hold exactly one
-    two-dimensional array of numbers.
+    ``variable`` names the array in a .npz, .mat or .h5 file; without it the file must hold exactly
+    one two-dimensional array of numbers.
     """
-    readers = {".npy": _read_npy, ".mat": _read_mat, ".h5": _read_hdf5}
+    readers = {".npy": _read_npy, ".npz": _read_npz, ".mat": _read_mat, ".h5": _read_hdf5}
     try:
-        values = readers[path.suffix](path, variable)
+        values = readers[path.suffix.lower()](path, variable)
     except (
         OSError,
         ValueError,
@@ -30,6 +32,8 @@ def read_array(path: Path, variable: str | None = None) -> np.ndarray:
         RuntimeError,
         EOFError,
         MemoryError,
+        BadZipFile,
+        zlib.error,
     ) as error:
         raise Unusable(f"unreadable file: {path.name} ({error})") from None
     if values.ndim != 2 or values.dtype.kind not in _NUMBERS:
@@ -42,6 +46,12 @@ def read_array(path: Path, variable: str | None = None) -> np.ndarray:
 
 def _read_npy(path: Path, variable: str | None) -> np.ndarray:
     return np.load(path, allow_pickle=False)
+
+
+def _read_npz(path: Path, variable: str | None) -> np.ndarray:
+    with np.load(path, allow_pickle=False) as stored:
+        names = [variable] if variable in stored.files else stored.files
+        return _choose({name: stored[name] for name in names}, path, variable)
 
 
 def _read_mat(path: Path, variable: str | None) -> np.ndarray:

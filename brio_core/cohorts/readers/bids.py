@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
 _IMAGES = (".nii.gz", ".nii")
-_SERIES = (".tsv", ".csv", ".1D", ".txt", ".npy", ".mat", ".h5")
+_SERIES = (
+    ".tsv", ".csv", ".1D", ".txt", ".tsv.gz", ".csv.gz", ".npy", ".npz", ".mat", ".h5",
+)  # fmt: skip
 
 
 class BidsReader(ParticipantsReader):
@@ -42,6 +45,25 @@ class BidsReader(ParticipantsReader):
         folder = self.inside(
             self.root, f"{self.source['derivatives']}/sub-{label}", f"the folder of {subject}"
         )
+        session, wanted = self.source.get("session"), self._wanted(label)
+        found = _matching(folder, session, wanted, _IMAGES if self._has_images else _SERIES)
+        if not found:
+            return [self._expected(folder, session, wanted)]
+        _check_unique(found)
+        rule = self.source.get("runs", "first")
+        if rule == "join":
+            return found
+        return [max(found, key=self._frames) if rule == "longest" else found[0]]
+
+    def scan_files(self) -> Iterator[tuple[str, Path]]:
+        endings = _IMAGES if self._has_images else _SERIES
+        for folder in (self.root / self.source["derivatives"]).glob("sub-*"):
+            wanted = self._wanted(folder.name.removeprefix("sub-"))
+            for path in _matching(folder, self.source.get("session"), wanted, endings)[:1]:
+                yield folder.name, path
+
+    def _wanted(self, label: str) -> dict[str, str]:
+        """The entities in the file names of a subject's scan."""
         wanted = {"sub": label, "task": self.source["task"], "space": self.source["space"]}
         wanted |= {key: str(value) for key, value in self.source.get("entities", {}).items()}
         if self.source.get("run"):
@@ -51,15 +73,7 @@ class BidsReader(ParticipantsReader):
         else:
             wanted |= {key: str(value) for key, value in self.source["timeseries"].items()}
             wanted["suffix"] = "timeseries"
-        session = self.source.get("session")
-        found = _matching(folder, session, wanted, _IMAGES if self._has_images else _SERIES)
-        if not found:
-            return [self._expected(folder, session, wanted)]
-        _check_unique(found)
-        rule = self.source.get("runs", "first")
-        if rule == "join":
-            return found
-        return [max(found, key=self._frames) if rule == "longest" else found[0]]
+        return wanted
 
     def _expected(self, folder: Path, session: str | None, wanted: dict[str, str]) -> Path:
         """Where the scan would be: the name that a reason gives for a missing one."""

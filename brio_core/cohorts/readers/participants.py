@@ -16,6 +16,13 @@ class ParticipantsReader(Reader):
         name = self.source.get("participants", "participants.tsv")
         return self.need(self.inside(self.root, name, "source.participants"))
 
+    @property
+    def other_files(self) -> set[Path]:
+        """Tables, labels and images of the cohort, which are no scans."""
+        rois, named = self.dataset["rois"], [self.table_path]
+        named += [self.root / further["file"] for further in self.source.get("tables", ())]
+        return {*named, *(self.root / rois[key] for key in ("labels", "image") if key in rois)}
+
     def table(self):
         """The table of subjects with the further columns; who has no row there has ``n/a``."""
         table, subject = read_table(self.table_path), self.dataset["columns"]["subject"]

@@ -5,6 +5,7 @@ the fetcher would ask the network for each subject that is absent and fail for t
 drops the ROI names, and hides the rows that have no scan.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from brio_core.cohorts.readers.reader import Reader
@@ -51,12 +52,20 @@ class PcpReader(Reader):
             failed = [name for name, accepted in _QUALITY.items() if row[name] not in accepted]
             if failed:
                 raise Unusable(f"failed quality control: {failed[0]} is {row[failed[0]]}")
-        filtered = "filt" if self.source["band_pass_filtering"] else "nofilt"
-        regressed = "global" if self.source["global_signal_regression"] else "noglobal"
-        folder = f"ABIDE_pcp/{self.source['pipeline']}/{filtered}_{regressed}"
         self.file_name_part(row["FILE_ID"], "FILE_ID")
         name = f"{row['FILE_ID']}_{self.source['derivative']}.1D"
-        return [self.inside(self.root, f"{folder}/{name}", f"FILE_ID {row['FILE_ID']}")]
+        return [self.inside(self.root, f"{self._folder}/{name}", f"FILE_ID {row['FILE_ID']}")]
+
+    @property
+    def _folder(self) -> str:
+        filtered = "filt" if self.source["band_pass_filtering"] else "nofilt"
+        regressed = "global" if self.source["global_signal_regression"] else "noglobal"
+        return f"ABIDE_pcp/{self.source['pipeline']}/{filtered}_{regressed}"
+
+    def scan_files(self) -> Iterator[tuple[str, Path]]:
+        ending = f"_{self.source['derivative']}.1D"
+        for path in (self.root / self._folder).glob(f"*{ending}"):
+            yield path.name.removesuffix(ending), path
 
     def read(self, path: Path, tr: float | None) -> Scan:
         return series_scan(path)

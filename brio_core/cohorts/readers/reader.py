@@ -1,6 +1,7 @@
 """What every kind of source has in common, and which reader belongs to which kind."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
@@ -35,6 +36,10 @@ def open_reader(dataset: dict, data_dir: str | Path) -> "Reader":
     return reader
 
 
+def _stem(path: Path) -> str:
+    return path.name.partition(".")[0]
+
+
 class Reader:
     """Reads a folder of scans and the table that describes them.
 
@@ -54,6 +59,7 @@ class Reader:
         self.source = dataset["source"]
         self.data_dir = Path(data_dir)
         self.root = self.inside(self.data_dir, self.source["folder"], "source.folder")
+        self._listed: dict[Path, dict[str, str]] = {}
 
     @property
     def table_path(self) -> Path:
@@ -74,6 +80,17 @@ class Reader:
     def read(self, path: Path, tr: float | None) -> Scan:
         """Read and clean one scan; raises :class:`Unusable` if that is impossible."""
         raise NotImplementedError
+
+    def scan_files(self) -> Iterable[tuple[str, Path]]:
+        """The subject and a file of every scan that lies in the folder, in the table or not."""
+        return ()
+
+    def beside(self, path: Path) -> str:
+        """A file that differs from a missing one in its ending only, or an empty text."""
+        if path.parent not in self._listed:
+            files = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+            self._listed[path.parent] = {_stem(one): one.name for one in reversed(files)}
+        return self._listed[path.parent].get(_stem(path), "")
 
     def check(self) -> None:
         """Raise if something that all scans need is wrong."""

@@ -2,20 +2,27 @@
 
 import csv
 import re
+import zlib
 from collections.abc import Iterator
+from glob import escape
 from itertools import pairwise
 from pathlib import Path
+from string import Formatter
 
 import numpy as np
 
 from brio_core.cohorts.readers.arrays import read_array
 from brio_core.cohorts.readers.participants import ParticipantsReader
 from brio_core.cohorts.scan import Scan, Unusable, clean_scan
-from brio_core.cohorts.tables import MISSING
+from brio_core.cohorts.tables import MISSING, open_text
 from brio_core.system.errors import BrioError
 
-_SEPARATORS = {".1D": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
-_ARRAYS = (".npy", ".mat", ".h5")
+_SEPARATORS = {".1d": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
+_ARRAYS = (".npy", ".npz", ".mat", ".h5")
+# Means over voxels of a 16-bit scanner stay below 65,536, and even sums over ten thousand voxels
+# below this.
+_LARGEST = 1e9
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+(,\d+)?(e[+-]?\d+)?\s*", re.IGNORECASE)
 # All that pandas takes for a missing value: a frame that begins with one is no header.
 _MISSING_NUMBERS = (
     "", "n/a", "N/A", "NA", "<NA>", "#NA", "#N/A", "#N/A N/A", "nan", "NaN", "-nan", "-NaN",
@@ -27,7 +34,7 @@ class SeriesReader(ParticipantsReader):
     """``participants.tsv`` and one file of frames by ROIs per subject.
 
     ``source.pattern`` may use ``{subject}`` and ``{site}``, for example
-    ``series/{site}/{subject}.tsv``; ``source.variable`` names the array in .mat and .h5 files.
+    ``series/{site}/{subject}.tsv``; ``source.variable`` names the array in .npz, .mat and .h5.
     """
 
     def scan_paths(self, row: dict) -> list[Path]:
@@ -49,38 +56,94 @@ class SeriesReader(ParticipantsReader):
             ) from None
         return [self.inside(self.root, relative, f"the file of subject {values['subject']}")]
 
+    def scan_files(self) -> Iterator[tuple[str, Path]]:
+        files, subject, seen = "", "", set()
+        for text, field, *_ in Formatter().parse(self.source["pattern"]):
+            files, subject = files + escape(text), subject + re.escape(text)
+            if field:
+                files += "*"
+                subject += f"(?P={field})" if field in seen else f"(?P<{field}>[^/]+)"
+                seen.add(field)
+        others = self.other_files
+        for path in self.root.glob(files) if "subject" in seen else ():
+            match = re.fullmatch(subject, path.relative_to(self.root).as_posix())
+            if match and path not in others and path.is_file():
+                yield match["subject"], path
+
     def read(self, path: Path, tr: float | None) -> Scan:
         return series_scan(path, self.source.get("variable"))
 
 
 def series_scan(path: Path, variable: str | None = None) -> Scan:
     """Read one file; frames with a non-finite value are dropped jointly over all ROIs."""
-    return clean_scan(*read_series_file(path, variable))
+    values, names = read_series_file(path, variable)
+    if _is_connectivity(values):
+        raise Unusable(
+            f"looks like a connectivity matrix: {path.name} is square and symmetric, with the same "
+            "value along its diagonal; series are needed, frames by ROIs"
+        )
+    scan = clean_scan(values, names)
+    largest = np.abs(scan.series).max(initial=0)
+    if largest > _LARGEST:
+        raise Unusable(
+            f"impossible values: {path.name} reaches {largest:.1e}, and no scanner {_LARGEST:g}"
+        )
+    return scan
+
+
+def _is_connectivity(values: np.ndarray) -> bool:
+    """Whether these are correlations or Fisher z; the diagonal may be 1, 0 or infinite."""
+    if values.shape[0] != values.shape[1] or len(values) < 3:
+        return False
+    diagonal = np.diagonal(values)
+    same = np.isclose(diagonal, diagonal[0], equal_nan=True).all()
+    return bool(same and np.allclose(values, values.T, rtol=1e-3, atol=1e-5, equal_nan=True))
 
 
 def read_series_file(path: Path, variable: str | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
     """Values (frames, ROIs) in double precision and the ROI names of the header, if any."""
-    if path.suffix in _ARRAYS:
+    ending = Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+    if path.suffix.lower() in _ARRAYS:
         return read_array(path, variable), ()
-    if path.suffix not in _SEPARATORS:
-        known = " ".join((*_SEPARATORS, *_ARRAYS))
-        raise Unusable(f"unknown file type: {path.name} is none of {known}")
-    return _read_text(path, _SEPARATORS[path.suffix])
+    if ending not in _SEPARATORS:
+        known = " ".join((".1D", *list(_SEPARATORS)[1:], *_ARRAYS))
+        raise Unusable(f"unknown file type: {path.name} is none of {known}, nor text with .gz")
+    return _read_text(path, _SEPARATORS[ending])
 
 
-def _read_text(path: Path, separator: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def _read_text(path: Path, usual: str) -> tuple[np.ndarray, tuple[str, ...]]:
     import pandas as pd
 
     try:
+        separator = _separator(path, usual)
         skipped, names = _header(path, separator)
         table = pd.read_csv(
             path, sep=separator, header=None, skiprows=skipped, encoding="utf-8-sig",
             keep_default_na=False, na_values=list(_MISSING_NUMBERS),
+            compression="gzip" if path.suffix.lower() == ".gz" else None,
         )  # fmt: skip
         values = table.to_numpy(np.float64, copy=True)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError) as error:
+    except (
+        pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError, EOFError, zlib.error,
+    ) as error:  # fmt: skip
         raise Unusable(f"unreadable file: {path.name} ({error})") from None
     return values, names if len(names) == values.shape[1] else ()
+
+
+def _separator(path: Path, usual: str) -> str:
+    """What separates the numbers: the usual of the file's type, unless there is none of it."""
+    with open_text(path) as lines:
+        line = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    if ";" in line and all(_DECIMAL_COMMA.fullmatch(cell) for cell in line.split(";")):
+        if "," in line:
+            raise ValueError("it has decimal commas; write decimal points")
+        return ";"
+    cells = line.split()
+    if usual != r"\s+" and usual in line:
+        return usual
+    if usual == r"\s+" and len(cells) > 1 and not all(cell[-1] in ",;" for cell in cells[:-1]):
+        return usual
+    return next((one for one in ";,\t" if one in line), r"\s+")
 
 
 def _header(path: Path, separator: str) -> tuple[int, tuple[str, ...]]:
@@ -90,7 +153,7 @@ def _header(path: Path, separator: str) -> tuple[int, tuple[str, ...]]:
     or numbers.
     """
     names: tuple[str, ...] = ()
-    with open(path, encoding="utf-8-sig", newline="") as stream:
+    with open_text(path) as stream:
         following = (_cells(later.rstrip("\r\n"), separator) for later in stream)
         for number, line in enumerate(stream):
             line = line.rstrip("\r\n")

@@ -2,14 +2,20 @@
 
 import pandas as pd
 
-from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
+from brio_core.reporting.cohorts import (
+    block_lengths,
+    read_block_lengths,
+    read_cohorts,
+    read_regions,
+    region_counts,
+)
 from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_table
 from brio_core.reporting.results import REFERENCE, cohort_title
 from brio_core.reporting.table import NONE, Cell, Row, Table, number, with_spread
 
 OUTPUT = {
-    "files": ["inclusion", "participants", "block_lengths"],
+    "files": ["inclusion", "participants", "regions", "block_lengths"],
     "page": "cohort",
     "title": "Statistics of the cohorts",
     "caption": "Subjects, sites and scans of every cohort, beside the paper's table of datasets.",
@@ -33,10 +39,11 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     Block lengths are medians over the folds of leaving one site out.
     """
     lengths = read_block_lengths(given.files["block_lengths"])
+    regions = read_regions(given.files["regions"])
     rows = []
     for cohort in read_cohorts(given.files["inclusion"], given.files["participants"]):
-        rois = given.datasets.get(cohort.name, {}).get("rois", {}).get("expected")
-        ours = {"rois": rois, **cohort.statistics}
+        every, used = region_counts(regions[cohort.name])
+        ours = {"rois": used, **cohort.statistics}
         if (cohort.name, "loso") in lengths:
             frames, seconds = block_lengths(lengths[cohort.name, "loso"], 1.0)
             ours |= dict(zip(BLOCKS, (frames.median(), seconds.median())))
@@ -45,7 +52,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         if theirs:
             blocks = paper_table("block_length", cohort.name, REFERENCE)
             theirs |= {name: blocks[name] for name in BLOCKS if name in blocks}
-            rows.append({"cohort": cohort.name, "source": "paper", "rois": rois, **theirs})
+            rows.append({"cohort": cohort.name, "source": "paper", "rois": every, **theirs})
     order = ["cohort", "source", *COUNTS, "rois", *FRAMES, *BLOCKS]
     table = pd.DataFrame(rows).reindex(columns=order)
     printed = given.table(
