@@ -8,10 +8,8 @@ A kernel is here because some method takes 1.5 times as long without it on an H2
 
 - ``head_attention``, ``relu_dropout`` and ``dropout_norm`` give BrainNetTF 1.3 times each, and 4.3
   times together.
-- ``strongest`` gives AGMGC 1.3 times, because it selects edges in every step.
 - ``signed`` makes BRIO's graphs at every refresh: 1.2 and 1.6 times in two measurements.
 - ``take`` gives no speed. Without it a captured CUDA graph could not read tables on the host.
-- ``bin_max`` and ``norm_relu`` give XG-GNN 1.3 and 1.2 times, and 1.5 times together.
 """
 
 from collections.abc import Iterator

@@ -48,15 +48,15 @@ def _to_front(size: int, dim: int | None, part: Any) -> Any:
 
 
 class Constant(Mapped):
-    """A function whose output has no gradient."""
+    """A function whose outputs have no gradient."""
 
     @classmethod
-    def setup_context(cls, ctx: Any, inputs: tuple, output: Tensor) -> None:
+    def setup_context(cls, ctx: Any, inputs: tuple, output: Any) -> None:
         ctx.count = len(inputs)
-        ctx.mark_non_differentiable(output)
+        ctx.mark_non_differentiable(*((output,) if isinstance(output, Tensor) else output))
 
     @classmethod
-    def backward(cls, ctx: Any, grad: Tensor) -> tuple[None, ...]:
+    def backward(cls, ctx: Any, *grads: Tensor) -> tuple[None, ...]:
         return (None,) * ctx.count
 
 

@@ -126,9 +126,9 @@ class Brio(GradientMethod):
         """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
         fc = inputs["fc"]
         if kernels.usable(fc, "signed"):
-            from brio_core.kernels.signed import signed_features
+            from brio_core.kernels.signed import SignedFeatures
 
-            graph, descriptor = (one[0] for one in signed_features(fc, self.support[None]))
+            graph, descriptor = SignedFeatures.apply(fc, self.support)
         else:
             graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
             descriptor = node_descriptor(fc, self.support)
