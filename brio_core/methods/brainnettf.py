@@ -255,9 +255,6 @@ class BrainNetTf(GradientMethod):
         """What enters the last linear layer, after its LeakyReLU."""
         return self.encode(features["nodes"], None)
 
-    def logits(self, features: Features) -> Tensor:
-        return margin(self.head(self.represent(features)))
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         blend = (
             draw_blend(batch.key, len(batch.label), MIXUP) if self.hyperparameters.mixup else None

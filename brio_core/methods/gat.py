@@ -150,9 +150,6 @@ class Gat(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         return self._encode(features, None)
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
         return binary_cross_entropy(logits, batch.label), {}

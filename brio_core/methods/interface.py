@@ -111,8 +111,13 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def logits(self, features: Features) -> Tensor:
-        """Pre-sigmoid predictions, (B,); sees neither label nor site."""
-        raise NotImplementedError
+        """Pre-sigmoid predictions, (B,); sees neither label nor site.
+
+        Unless a method says otherwise, its ``head`` reads the representation and has one logit, or
+        two whose margin counts.
+        """
+        read = self.head(self.represent(features))
+        return margin(read) if read.shape[-1] == 2 else read.squeeze(-1)
 
 
 class GradientMethod(Method):

@@ -155,9 +155,6 @@ class Brio(GradientMethod):
         factors = self.factors(features, self.current_assignment())
         return factors.flatten(-2) / self.hyperparameters.factors**0.5
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def contributions(self, features: Features) -> Tensor:
         """Factor contributions a (B, J) before the 1/sqrt(J) scaling."""
         return (self.factors(features, self.anchored) * self.classifier).sum(-1)
