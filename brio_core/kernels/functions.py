@@ -112,9 +112,3 @@ def row_tile(width: int, numbers: int) -> dict[str, int]:
     """A tile of some whole rows: about so many numbers."""
     columns = power_of_2(width)
     return {"ROWS": max(1, numbers // columns), "COLUMNS": columns}
-
-
-def node_tile(nodes: int) -> dict[str, int]:
-    """A tile of 16 receivers and all senders of a graph, and the warps that work on it."""
-    columns = max(16, power_of_2(nodes))
-    return {"ROWS": 16, "COLUMNS": columns, "num_warps": min(16, max(4, columns // 32))}
