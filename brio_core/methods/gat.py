@@ -157,8 +157,7 @@ class Gat(GradientMethod):
     def _encode(self, features: Features, key: Tensor | None) -> Tensor:
         s, hidden, fc = self.hyperparameters, features["nodes"], features["nodes"]
         for layer, attend in enumerate(self.attentions):
-            if key is not None:
-                hidden = dropout(hidden, s.dropout, key, stream=2 * layer)
+            hidden = dropout(hidden, s.dropout, key, stream=2 * layer)
             heard = attend(
                 hidden, features["mask"], fc, s.attention_dropout, key, stream=2 * layer + 1
             )

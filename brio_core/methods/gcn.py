@@ -77,6 +77,6 @@ class Gcn(GradientMethod):
             hidden = convolve(hidden, features["operator"])
             # One statistic per channel over all nodes of the batch.
             hidden = norm(hidden.flatten(0, 1), present).view_as(hidden).relu()
-            if key is not None and layer < last:
+            if layer < last:
                 hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=layer)
         return hidden.mean(-2)

@@ -13,8 +13,8 @@ from brio_core.connectivity.block_length import clipped_block_length
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.connectivity.graphs import node_descriptor
 from brio_core.connectivity.reestimation import block_indices, refresh_keys, subject_keys
-from brio_core.methods.brio import Brio
 from brio_core.methods.brio.factors import Assignment
+from brio_core.methods.brio.method import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.system.errors import BrioError
 from brio_core.training.gradient import GradientFit
