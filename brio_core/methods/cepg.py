@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from brio_core.methods.gcn import Gcn, GcnHyperparameters
 from brio_core.methods.hyperparameters import SiteHyperparameters
-from brio_core.methods.interface import Batch, Features
+from brio_core.methods.interface import TRAIN, Batch, Features
 from brio_core.methods.layers.environments import (
     mean_over,
     mean_site_risk,
@@ -23,7 +23,6 @@ from brio_core.methods.layers.environments import (
     site_means,
 )
 
-WARM_UP, GUIDED = "warm-up", "guided"
 # Above this the disagreement is divided by a mean contrast of almost nothing.
 LARGEST_DISAGREEMENT = 10.0
 
@@ -88,15 +87,11 @@ class Cepg(Gcn):
             logs["environment"] = site_cross_entropy(self.environment_head(rest), members)
             loss = loss + s.lambda_environment * logs["environment"]
         logs["guide"] = torch.zeros_like(risk)
-        if phase == GUIDED:
+        if phase == TRAIN:
             disagreement = contrast_disagreement(class_contrasts(shared, batch.label, members))
             logs["guide"] = capped(disagreement, LARGEST_DISAGREEMENT)
             loss = loss + s.lambda_guide * logs["guide"]
         return loss, logs
-
-    @classmethod
-    def phase(cls, hyperparameters: CepgHyperparameters, epoch: int) -> str:
-        return WARM_UP if epoch <= hyperparameters.warmup_epochs else GUIDED
 
 
 def site_cross_entropy(logits: Tensor, members: Tensor) -> Tensor:

@@ -92,8 +92,7 @@ class DenseGat(nn.Module):
             heard = self._attend_fused(values, mask, probability, key, stream)
         else:
             attention = self._attend(values, mask, weights)
-            if probability > 0:
-                attention = dropout(attention, probability, key, stream)
+            attention = dropout(attention, probability, key, stream)
             heard = (attention @ values.transpose(-2, -3)).transpose(-2, -3)
         return heard.flatten(-2) + self.bias
 

@@ -19,6 +19,7 @@ from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import FeatureStore, TrainingScans
 
 Features = dict[str, Tensor]
+WARM_UP, TRAIN = "warm-up", "train"
 
 
 class Batch(NamedTuple):
@@ -129,8 +130,11 @@ class GradientMethod(Method):
 
     @classmethod
     def phase(cls, hyperparameters: Any, epoch: int) -> str:
-        """The name of the training phase of an epoch (from 1); a phase keeps its loss's shape."""
-        return "train"
+        """The name of the training phase of an epoch (from 1); a phase keeps its loss's shape.
+
+        Hyperparameters that have ``warmup_epochs`` begin with so many of warm-up.
+        """
+        return WARM_UP if epoch <= getattr(hyperparameters, "warmup_epochs", 0) else TRAIN
 
     @classmethod
     def frozen(cls, phase: str) -> tuple[str, ...]:

@@ -6,8 +6,6 @@ import torch
 from synthetic import settings_of
 
 from brio_core.methods.disco.method import (
-    ROUTED,
-    WARM_UP,
     Disco,
     Gate,
     Opinions,
@@ -16,7 +14,7 @@ from brio_core.methods.disco.method import (
     load_balance,
     teacher_divergence,
 )
-from brio_core.methods.interface import Batch
+from brio_core.methods.interface import TRAIN, WARM_UP, Batch
 from brio_core.methods.layers.edge_lists import EdgeLists
 from brio_core.methods.layers.edge_masks import diversity_hinge
 
@@ -96,13 +94,13 @@ def test_warm_up_routes_uniformly_and_gives_the_gate_nothing():
     opinions = module.ask(batch.features, batch.key)
     wanted = cross_entropies(opinions.logits, LABEL).mean()
     torch.testing.assert_close(logs["classification"], wanted)
-    assert "gate" in trained_by(module, module.loss(batch, ROUTED)[1]["classification"])
+    assert "gate" in trained_by(module, module.loss(batch, TRAIN)[1]["classification"])
 
 
 def test_evaluation_is_repeatable_and_independent_of_the_batch():
     module, batch = make()
     for key in range(3):
-        module.loss(batch._replace(key=torch.tensor(key)), ROUTED)
+        module.loss(batch._replace(key=torch.tensor(key)), TRAIN)
     module.eval()
     together = module.logits(batch.features)
     assert torch.equal(together, module.logits(batch.features))
@@ -162,5 +160,5 @@ def test_gate_losses_at_their_minima():
 
 def test_routing_starts_after_warm_up_and_checkpoints_with_it():
     settings = settings_of("disco", epochs=200, warmup_epochs=10, first_epoch=1)
-    assert [Disco.phase(settings, epoch) for epoch in (1, 10, 11)] == [WARM_UP, WARM_UP, ROUTED]
+    assert [Disco.phase(settings, epoch) for epoch in (1, 10, 11)] == [WARM_UP, WARM_UP, TRAIN]
     assert settings.first_epoch == 11

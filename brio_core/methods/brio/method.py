@@ -11,7 +11,14 @@ from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
 from brio_core.methods.brio.qualification import qualify
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
-from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.interface import (
+    TRAIN,
+    WARM_UP,
+    Batch,
+    Features,
+    GradientMethod,
+    binary_cross_entropy,
+)
 from brio_core.methods.layers.transport import marginal_error
 from brio_core.methods.linear.method import mean_and_scale
 from brio_core.methods.stack import FoldStack
@@ -19,7 +26,6 @@ from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import TrainingScans
 from brio_core.system.errors import BrioError
 
-WARM_UP, QUALIFIED = "warm-up", "qualified"
 # How many graphs of one fold are encoded at a time while qualifications are refreshed.
 GRAPHS_AT_ONCE = 512
 
@@ -171,7 +177,7 @@ class Brio(GradientMethod):
         # Equally filled (site, class) cells: the plain mean is Eq. (classification_loss).
         classification = binary_cross_entropy(logits, batch.label)
         alignment = torch.zeros_like(classification)
-        if phase == QUALIFIED and s.lambda_env > 0:
+        if phase == TRAIN and s.lambda_env > 0:
             cells = (self.n_sites, 2, s.subjects_per_site_class, s.factors, self.factor_dim)
             alignment = alignment_loss(
                 factors.view(cells),
@@ -188,16 +194,12 @@ class Brio(GradientMethod):
         return classification + s.lambda_env * alignment, logs
 
     @classmethod
-    def phase(cls, hyperparameters: BrioHyperparameters, epoch: int) -> str:
-        return WARM_UP if epoch <= hyperparameters.warmup_epochs else QUALIFIED
-
-    @classmethod
     def restarts(cls, hyperparameters: BrioHyperparameters, epoch: int) -> bool:
         return hyperparameters.restart_after_warmup and epoch == hyperparameters.warmup_epochs + 1
 
     @classmethod
     def frozen(cls, phase: str) -> tuple[str, ...]:
-        return ("assignment.",) if phase == QUALIFIED else ()
+        return ("assignment.",) if phase == TRAIN else ()
 
     @classmethod
     def before_step(
