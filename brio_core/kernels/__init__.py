@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+import torch
 from torch import Tensor
 
 _off: list[frozenset[str]] = []
@@ -42,8 +43,6 @@ def at_hand(tensor: Tensor, name: str) -> bool:
 
 def usable(tensor: Tensor, name: str) -> bool:
     """Whether a kernel can work on this tensor: float32, on a GPU, with Triton at hand."""
-    import torch
-
     return tensor.dtype == torch.float32 and at_hand(tensor, name)
 
 

@@ -92,14 +92,7 @@ class Brio(GradientMethod):
         s = hyperparameters
         self.factor_dim = s.total_factor_dim // s.factors
         self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers, s.roi_scale)
-        self.assignment = Assignment(
-            s.factors,
-            s.roi_dim,
-            s.assignment_dim,
-            s.temperature,
-            s.assignment_iterations,
-            s.query_scale,
-        )
+        self.assignment = Assignment(s)
         self.factor_map = FactorMap(s.hidden, self.factor_dim)
         self.head = nn.Linear(s.total_factor_dim, 1)
         self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
