@@ -18,8 +18,9 @@ from brio_core.methods.stack import FoldStack
 from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import FeatureStore, TrainingScans
 
-Features = dict[str, Tensor]
 WARM_UP, TRAIN = "warm-up", "train"
+
+Features = dict[str, Tensor]
 
 
 class Batch(NamedTuple):
