@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import normalised_adjacency, subject_graph, symmetric_top
-from brio_core.methods.hyperparameters import GradientHyperparameters
+from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import (
     Batch,
     Features,
@@ -27,6 +27,7 @@ from brio_core.methods.interface import (
     binary_cross_entropy,
     margin,
 )
+from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
 
@@ -35,6 +36,14 @@ def hat_basis(coordinates: Tensor, points: int) -> Tensor:
     """``B_k(e) = max(0, 1 - |(m - 1) e - k|)`` for m control points, (...) to (..., m)."""
     place = torch.arange(points, dtype=coordinates.dtype, device=coordinates.device)
     return (1 - ((points - 1) * coordinates[..., None] - place).abs()).clamp_min(0)
+
+
+def product_basis(coordinates: Tensor, points: int) -> Tensor:
+    """Products of the bases of D coordinates, (..., D) to (..., m^D)."""
+    basis, *others = hat_basis(coordinates, points).unbind(-2)
+    for other in others:
+        basis = (basis[..., :, None] * other[..., None, :]).flatten(-2)
+    return basis
 
 
 def spline_operator(basis: Tensor, mask: Tensor) -> Tensor:
@@ -96,12 +105,14 @@ class MultiGraphConvolution(nn.Module):
 class AgmgcHyperparameters(GradientHyperparameters):
     """Sizes of the network, the rule for both graphs, and the weights of the losses.
 
-    An edge's place on the splines is its correlation; they have so many ``control_points``.
+    ``coordinates`` of an edge on the splines are its ``correlation``, or the three ``offsets``
+    between the centroids of its ROIs; ``control_points`` is their number per coordinate.
     """
 
     hidden: int
     learner_dim: int
     layers: int
+    coordinates: str
     control_points: int
     projection_dim: int
     dropout: float
@@ -112,6 +123,7 @@ class AgmgcHyperparameters(GradientHyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice("coordinates", self.coordinates, ("correlation", "offsets"))
         if self.control_points < 2:
             raise BrioError(
                 f"agmgc: control_points is {self.control_points}, but a spline needs at least 2"
@@ -158,8 +170,12 @@ class Agmgc(GradientMethod):
         s, hidden = hyperparameters, hyperparameters.hidden
         self.stem = nn.Sequential(nn.Linear(n_rois, hidden), nn.LayerNorm(hidden), nn.GELU())
         self.learner = LearnerGraph(hidden, s.learner_dim, s.density)
+        points = s.control_points
+        if s.coordinates == "offsets":
+            points = points**3
+            self.register_buffer("places", torch.zeros(n_rois, 3))
         self.splines = nn.ModuleList(
-            SplineConvolution(hidden, hidden, s.control_points) for _ in range(s.layers)
+            SplineConvolution(hidden, hidden, points) for _ in range(s.layers)
         )
         self.multigraphs = nn.ModuleList(
             MultiGraphConvolution(hidden, hidden, graphs=2) for _ in range(s.layers)
@@ -171,17 +187,37 @@ class Agmgc(GradientMethod):
             nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, s.projection_dim)
         )
 
+    def prepare(self, train: TrainView) -> None:
+        """Where the ROIs are, in units of twice the longest way along any axis."""
+        if self.hyperparameters.coordinates == "correlation":
+            return
+        centroids = torch.as_tensor(train.rois.centroids, device=self.places.device)
+        if not centroids.isfinite().all():
+            raise BrioError(
+                "agmgc: coordinates is 'offsets', but the centroids of the ROIs are unknown; name "
+                "them in the atlas of the dataset or choose 'correlation'"
+            )
+        longest = (centroids.amax(0) - centroids.amin(0)).amax()
+        self.places.copy_(centroids / (2 * longest))
+
     def features(self, inputs: Features) -> Features:
         """FC rows as node features, the correlation graph, and its edges on the splines."""
         fc = inputs["fc"]
-        points, density = self.hyperparameters.control_points, self.hyperparameters.density
-        mask = subject_graph(fc, density)
+        mask = subject_graph(fc, self.hyperparameters.density)
         return {
             "nodes": fc,
             "correlations": normalised_adjacency(fc.abs() * mask),
-            # Splines know [0, 1] only, hence correlations and not Fisher z.
-            "splines": spline_operator(hat_basis((fc.tanh() + 1) / 2, points), mask),
+            "splines": spline_operator(self.basis(fc), mask),
         }
+
+    def basis(self, fc: Tensor) -> Tensor:
+        """The splines' basis functions at all pairs of ROIs, (..., P, P, m)."""
+        points = self.hyperparameters.control_points
+        if self.hyperparameters.coordinates == "correlation":
+            # Splines know [0, 1] only, hence correlations and not Fisher z.
+            return hat_basis((fc.tanh() + 1) / 2, points)
+        offsets = self.places[None, :] - self.places[:, None]
+        return product_basis((offsets + 0.5).clamp(0, 1), points)
 
     def represent(self, features: Features) -> Tensor:
         return self.encode(features, views=False).represented

@@ -8,6 +8,7 @@ from synthetic import settings_of
 from torch.func import grad
 from torch.nn import functional
 
+from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import neighbours_per_roi
 from brio_core.methods.agmgc import (
     Agmgc,
@@ -15,9 +16,11 @@ from brio_core.methods.agmgc import (
     SplineConvolution,
     hat_basis,
     nt_xent,
+    product_basis,
     spline_operator,
 )
 from brio_core.methods.interface import Batch, binary_cross_entropy
+from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError
 
 LABEL = torch.tensor([0, 1, 1, 0, 1])
@@ -131,6 +134,33 @@ def test_permuting_rois_and_the_columns_of_the_stem_changes_nothing():
     torch.testing.assert_close(after, before)
 
 
+def view(centroids):
+    rois = Rois(tuple(f"roi{i}" for i in range(24)), centroids, ("n/a",) * 24)
+    site = torch.arange(5) % 2
+    return TrainView(fc=random_fc(), site=site, label=LABEL, n_sites=2, n_rois=24, rois=rois)
+
+
+def test_edges_may_lie_on_the_splines_by_the_offsets_of_their_rois():
+    generator = torch.Generator().manual_seed(4)
+    centroids = 40 * torch.randn(24, 3, generator=generator).numpy()
+    model = make(coordinates="offsets", control_points=3)
+    model.prepare(view(centroids))
+    features = model.features({"fc": random_fc()})
+    assert features["splines"].shape == (5, 24, 27, 24)
+    torch.testing.assert_close(features["splines"].sum((-1, -2)), torch.ones(5, 24).double())
+    basis = model.basis(random_fc())
+    # No offset is the middle of the cube; the way back mirrors the way there.
+    assert basis[0, 0, 13] == 1
+    torch.testing.assert_close(basis[3, 7], basis[7, 3].flip(-1))
+    assert torch.isfinite(model.logits(features)).all()
+
+
+def test_offsets_need_centroids():
+    model = make(coordinates="offsets", control_points=3)
+    with pytest.raises(BrioError, match="centroids of the ROIs are unknown"):
+        model.prepare(view(Rois.named(str(i) for i in range(24)).centroids))
+
+
 def test_a_spline_needs_two_control_points():
     with pytest.raises(BrioError, match="control_points is 1"):
         make(control_points=1)
@@ -150,6 +180,15 @@ def test_basis_is_a_partition_of_unity_with_two_members_at_most(points):
     torch.testing.assert_close(basis.sum(-1), torch.ones(201).double())
     ends = torch.eye(points).double()
     torch.testing.assert_close(hat_basis(torch.linspace(0, 1, points).double(), points), ends)
+
+
+def test_product_basis_is_a_partition_of_unity_too():
+    places = torch.rand(40, 3, generator=torch.Generator().manual_seed(3)).double()
+    basis = product_basis(places, 3)
+    assert basis.shape == (40, 27) and ((basis > 0).sum(-1) <= 8).all()
+    torch.testing.assert_close(basis.sum(-1), torch.ones(40).double())
+    x, y, z = hat_basis(places, 3).unbind(-2)
+    torch.testing.assert_close(basis.view(40, 3, 3, 3)[:, 2, 0, 1], x[:, 2] * y[:, 0] * z[:, 1])
 
 
 def test_convolution_equals_a_loop_over_edges():

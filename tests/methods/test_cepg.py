@@ -1,10 +1,11 @@
-"""CEPG, reimplemented: the split, the guide, and what each loss trains."""
+"""CEPG, reimplemented: the split, the guides, and what each loss trains."""
 
 import inspect
 
+import pytest
 import torch
 import yaml
-from synthetic import METHODS, settings_of
+from synthetic import METHODS, make_problem, settings_of
 from torch.func import grad
 from torch.nn import functional
 
@@ -13,9 +14,11 @@ from brio_core.methods.cepg import (
     capped,
     class_contrasts,
     contrast_disagreement,
+    reversed_gradient,
 )
 from brio_core.methods.interface import TRAIN, WARM_UP, Batch
 from brio_core.methods.layers.environments import membership
+from brio_core.training.gradient import GradientFit
 
 ROIS, SITES = 12, 3
 SITE = torch.arange(SITES).repeat_interleave(8)
@@ -58,7 +61,7 @@ def test_disagreement_is_about_contrasts_alone():
     draw = torch.Generator().manual_seed(0)
 
     def disagreement(features):
-        return contrast_disagreement(class_contrasts(features, LABEL, members))
+        return contrast_disagreement(class_contrasts(features, LABEL, members), False)
 
     one_site = torch.randn(8, 5, generator=draw)
     same = one_site.repeat(SITES, 1)
@@ -83,10 +86,13 @@ def test_predictions_have_no_site():
 
 def test_what_each_loss_trains():
     module, batch = make()
+    shared, _ = module.split(module._encode(batch.features, batch.key, batch.site >= 0))
+    members = membership(batch.site, SITES)
     backbone = {"convolutions", "norms", "gate"}
     _, logs = module.loss(batch, TRAIN)
     assert trained_by(module, logs["environment"]) == backbone | {"environment_head"}
-    assert trained_by(module, logs["guide"]) == backbone
+    risks = module.site_risks(module.head(shared), LABEL, members)
+    assert trained_by(module, module.shared(shared, risks, LABEL, members)[0]) == backbone
     assert trained_by(module, logs["risk"]) == backbone | {"head"}
 
 
@@ -110,6 +116,44 @@ def test_the_guide_joins_after_a_fifth_of_the_epochs_and_checkpoints_with_it():
     assert module.loss(batch, WARM_UP)[1]["guide"] == 0 < module.loss(batch, TRAIN)[1]["guide"]
 
 
+def test_gap_freezes_the_site_head_in_the_penalty_and_trains_it_on_constants():
+    module, batch = make(guide="gap")
+    shared, _ = module.split(module._encode(batch.features, batch.key, batch.site >= 0))
+    members = membership(SITE, SITES)
+    # A head that knows the sites well, so that every gap is open.
+    risks = module.site_risks(module.head(shared), LABEL, members) + 10
+    penalty, own = module.gap(shared, risks, LABEL, members)
+    assert penalty > 0
+    assert "site_head" not in trained_by(module, penalty)
+    assert {"convolutions", "gate"} <= trained_by(module, penalty)
+    assert trained_by(module, own) == {"site_head"}
+
+
+def test_grl_turns_the_encoder_against_the_adversary():
+    module, _ = make(guide="grl", lambda_environment=0.0)
+    members = membership(SITE, SITES)
+    shared = torch.randn(len(SITE), module.hyperparameters.hidden, requires_grad=True)
+    module.progress.fill_(0.3)
+    told, _ = module.grl(shared, None, LABEL, members)
+    (reversed_slope,) = torch.autograd.grad(told, shared)
+    honest = functional.cross_entropy(module.adversary(shared), SITE)
+    torch.testing.assert_close(told, honest)
+    (slope,) = torch.autograd.grad(honest, shared)
+    strength = 2 / (1 + torch.exp(torch.tensor(-3.0))) - 1
+    torch.testing.assert_close(reversed_slope, -strength * slope)
+
+
+@pytest.mark.parametrize("guide", ["gap", "grl"])
+def test_the_other_guides_train_all_their_parameters(guide):
+    problem, _ = make_problem("cepg", guide=guide)
+    run = GradientFit(problem, problem.data.folds[:2], memory_budget=1 << 30)
+    before = {key: value.clone() for key, value in run.stack.parameters.items()}
+    run.run(lambda _: None, "test")
+    assert [k for k, v in run.stack.parameters.items() if torch.equal(v, before[k])] == []
+    if guide == "grl":
+        assert 0.9 < run.stack.buffers["progress"][0] < 1
+
+
 def test_the_row_says_whose_reading_it_is():
     label = yaml.safe_load((METHODS / "cepg.yaml").read_text())["label"]
     assert label == "CEPG (reimplemented)"
@@ -121,24 +165,27 @@ FEATURES = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
 MEMBERS = membership(SITE_OF_ROW, 4)
 
 
-def test_contrasts_equal_a_loop():
+def test_contrasts_and_their_noise_equal_a_loop():
     found = class_contrasts(FEATURES, LABEL_OF_ROW, MEMBERS)
     assert found.usable.tolist() == [1, 1, 0, 0]
     for site in (0, 1):
         one, zero = (FEATURES[(site == SITE_OF_ROW) & (side == LABEL_OF_ROW)] for side in (1, 0))
         torch.testing.assert_close(found.values[site], one.mean(0) - zero.mean(0))
+        noise = one.var(0) / len(one) + zero.var(0) / len(zero)
+        torch.testing.assert_close(found.noise[site], noise)
 
 
 def test_disagreement_equals_its_formula_over_usable_sites():
     contrasts = class_contrasts(FEATURES, LABEL_OF_ROW, MEMBERS)
     used = contrasts.values[:2]
     wanted = used.var(0, correction=0).sum() / used.mean(0).square().sum()
-    torch.testing.assert_close(contrast_disagreement(contrasts), wanted, rtol=1e-4, atol=0)
+    torch.testing.assert_close(contrast_disagreement(contrasts, False), wanted, rtol=1e-4, atol=0)
+    assert contrast_disagreement(contrasts, True) < wanted
 
 
 def test_rows_of_no_site_and_sites_of_one_class_do_not_count():
     def disagreement(features):
-        return contrast_disagreement(class_contrasts(features, LABEL_OF_ROW, MEMBERS))
+        return contrast_disagreement(class_contrasts(features, LABEL_OF_ROW, MEMBERS), False)
 
     changed = FEATURES.clone()
     changed[11:] = 100
@@ -148,10 +195,17 @@ def test_rows_of_no_site_and_sites_of_one_class_do_not_count():
 
 def test_one_usable_site_gives_zero():
     alone = MEMBERS * torch.tensor([1.0, 0, 1, 1])
-    assert contrast_disagreement(class_contrasts(FEATURES, LABEL_OF_ROW, alone)) == 0
+    assert contrast_disagreement(class_contrasts(FEATURES, LABEL_OF_ROW, alone), False) == 0
 
 
 def test_the_cap_keeps_a_gradient():
     assert capped(torch.tensor(3.0), 10.0) == 3
     assert capped(torch.tensor(40.0), 10.0) == 10
     assert grad(lambda x: capped(x, 10.0))(torch.tensor(40.0)) == 0.25
+
+
+def test_reversed_gradient():
+    values, strength = torch.tensor([1.0, -2.0]), torch.tensor(0.5)
+    assert torch.equal(reversed_gradient(values, strength), values)
+    slope = grad(lambda x: (reversed_gradient(x, strength) * torch.tensor([3.0, 4.0])).sum())
+    assert torch.equal(slope(values), torch.tensor([-1.5, -2.0]))
