@@ -106,3 +106,9 @@ class Fused(Mapped):
 def power_of_2(size: int) -> int:
     """The smallest power of two that is not below ``size``."""
     return 1 << (size - 1).bit_length()
+
+
+def row_tile(width: int, numbers: int) -> dict[str, int]:
+    """A tile of some whole rows: about so many numbers."""
+    columns = power_of_2(width)
+    return {"ROWS": max(1, numbers // columns), "COLUMNS": columns}

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.mixup import Blend, draw_blend, mix
 from brio_core.system.errors import BrioError
-from brio_core.system.randomness import dropout
+from brio_core.system.randomness import dropout, fold_in
 
 # Fisher z has no bound: one pair of equal signals must not outweigh a whole scan.
 LARGEST = math.atanh(0.999)
@@ -54,20 +55,15 @@ class SelfAttention(nn.Module):
     ) -> Tensor:
         """Nodes (B, P, d) to (B, P, d), without the last bias; a key drops attention."""
         enter, leave = self._filled()
-        entered = (nodes @ enter.flatten(0, 2).T).unflatten(-1, enter.shape[:-1])
-        query, sent, value = (part.transpose(-2, -3) for part in entered.unbind(-3))
-        ones = (torch.arange(enter.shape[-2], device=nodes.device) == self.units).to(nodes.dtype)
-        attention = ((query + ones) @ sent.mT).softmax(-1)
-        attention = dropout(attention, rate, key, stream)
-        heard = (attention @ (value + ones)).transpose(-2, -3).flatten(-2)
+        heard = attend(nodes, enter, self.units, rate, key, stream)
         return heard @ leave.flatten(1).T
 
     def _filled(self) -> tuple[Tensor, Tensor]:
         """Weights with heads filled up, (3, H, U, d) and (d, H, U); they hold the biases.
 
-        The first filled place of queries and values is set to one. What a query's bias adds to the
-        score of a key, and what a value's bias adds to the answer, are then products of weights: no
-        bias has to be added to tensors of the nodes' size.
+        :func:`attend` puts ones into the first filled place of queries and values. What a query's
+        bias adds to the score of a key, and what a value's bias adds to the answer, are then
+        products of weights: no bias has to be added to tensors of the nodes' size.
         """
         shape = (self.heads, self.units)
         fill = GRAIN - self.units % GRAIN
@@ -83,6 +79,57 @@ class SelfAttention(nn.Module):
         biased = (last * self.value_bias.view(shape)).sum(-1, keepdim=True)
         leave = functional.pad(torch.cat([last, biased], -1), (0, fill - 1))
         return torch.stack(enter), leave
+
+
+def attend(
+    nodes: Tensor, enter: Tensor, spare: int, rate: float, key: Tensor | None, stream: int
+) -> Tensor:
+    """What every head hears, nodes (B, P, d) to (B, P, H * U), by weights (3, H, U, d).
+
+    Place ``spare`` of queries and values is set to one; a key drops attention.
+    """
+    # Mixed precision is left to torch.
+    plain = torch.is_autocast_enabled(nodes.device.type)
+    if key is not None and rate > 0 and not plain and kernels.usable(nodes, "head_attention"):
+        from brio_core.kernels.head_attention import HeadAttention
+
+        return HeadAttention.apply(enter, nodes, fold_in(key, stream + 1), spare, rate)[0]
+    entered = (nodes @ enter.flatten(0, 2).T).unflatten(-1, enter.shape[:-1])
+    query, sent, value = (part.transpose(-2, -3) for part in entered.unbind(-3))
+    ones = (torch.arange(enter.shape[-2], device=nodes.device) == spare).to(nodes.dtype)
+    attention = ((query + ones) @ sent.mT).softmax(-1)
+    attention = dropout(attention, rate, key, stream)
+    return (attention @ (value + ones)).transpose(-2, -3).flatten(-2)
+
+
+def relu_dropout(
+    values: Tensor, bias: Tensor, rate: float, key: Tensor | None, stream: int
+) -> Tensor:
+    """``dropout(relu(values + bias))``; no dropout without a key."""
+    if key is not None and rate > 0 and kernels.usable(values, "relu_dropout"):
+        from brio_core.kernels.dropout_layers import ReluDropout
+
+        return ReluDropout.apply(values, bias, fold_in(key, stream + 1), rate)
+    activated = (values + bias).relu()
+    return dropout(activated, rate, key, stream)
+
+
+def dropout_norm(
+    hidden: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    norm: nn.LayerNorm,
+    rate: float,
+    key: Tensor | None,
+    stream: int,
+) -> Tensor:
+    """``norm(hidden + dropout(values + bias))``; no dropout without a key."""
+    if key is not None and rate > 0 and kernels.usable(values, "dropout_norm"):
+        from brio_core.kernels.dropout_layers import DropoutNorm
+
+        seed = fold_in(key, stream + 1)
+        return DropoutNorm.apply(hidden, values, bias, norm.weight, norm.bias, seed, rate, norm.eps)
+    return norm(hidden + dropout(values + bias, rate, key, stream))
 
 
 class EncoderLayer(nn.Module):
@@ -103,13 +150,14 @@ class EncoderLayer(nn.Module):
 
     def forward(self, nodes: Tensor, key: Tensor | None = None, stream: int = 0) -> Tensor:
         """Nodes (B, P, d) to (B, P, d); with a key, dropout in all four places."""
-        rate = self.rate
-        heard = self.attention(nodes, rate, key, stream) + self.attention_bias
-        nodes = self.attention_norm(nodes + dropout(heard, rate, key, stream + 1))
-        inner = (nodes @ self.first.weight.T + self.first.bias).relu()
-        inner = dropout(inner, rate, key, stream + 2)
-        added = inner @ self.second.weight.T + self.second.bias
-        return self.norm(nodes + dropout(added, rate, key, stream + 3))
+        heard = self.attention(nodes, self.rate, key, stream)
+        nodes = dropout_norm(
+            nodes, heard, self.attention_bias, self.attention_norm, self.rate, key, stream + 1
+        )
+        inner = nodes @ self.first.weight.T
+        inner = relu_dropout(inner, self.first.bias, self.rate, key, stream + 2)
+        added = inner @ self.second.weight.T
+        return dropout_norm(nodes, added, self.second.bias, self.norm, self.rate, key, stream + 3)
 
 
 class OrthonormalReadout(nn.Module):

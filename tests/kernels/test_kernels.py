@@ -9,7 +9,7 @@ from torch.func import grad, vmap
 from torch.nn import functional
 
 from brio_core import kernels
-from brio_core.connectivity.graphs import node_descriptor, signed_graph, symmetric_top
+from brio_core.connectivity.graphs import node_descriptor, signed_graph
 from brio_core.system.randomness import uniform
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -136,18 +136,3 @@ def test_kernel_equals_its_twin_bit_for_bit(shape):
     keys = torch.tensor([0, 7, 123456789012345, 2**62 + 11])
     drawn = [vmap(lambda key: uniform(key, shape, 3))(keys.to(on)) for on in ("cpu", "cuda")]
     assert torch.equal(drawn[0], drawn[1].cpu())
-
-
-@pytest.mark.gpu
-@needs_cuda
-@pytest.mark.parametrize("n_rois", [5, 24, 116, 200, 400])
-@pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
-def test_strongest_edges_are_the_same_on_both_devices(n_rois, density):
-    torch.manual_seed(0)
-    strength = torch.rand(3, 4, n_rois, n_rois)
-    # Ties, zeros of either sign, and numbers below the normal range.
-    strength[0] = (strength[0] * 4).round() / 4
-    strength[1, 0], strength[1, 1] = 0.0, -0.0
-    strength[1, 2] *= 1e-40
-    found = [vmap(lambda one: symmetric_top(one, density))(strength.to(d)) for d in ("cpu", "cuda")]
-    assert torch.equal(found[0], found[1].cpu())

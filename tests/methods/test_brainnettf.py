@@ -5,7 +5,7 @@ import torch
 import yaml
 from synthetic import METHODS, make_problem, settings_of
 from torch import nn
-from torch.func import vmap
+from torch.func import grad, vmap
 from torch.nn import functional
 
 from brio_core.methods.brainnettf import (
@@ -13,6 +13,7 @@ from brio_core.methods.brainnettf import (
     BrainNetTfHyperparameters,
     EncoderLayer,
     OrthonormalReadout,
+    attend,
 )
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.mixup import Blend, draw_blend, mix
@@ -209,6 +210,34 @@ def test_dropout_acts_in_four_places_with_streams_of_their_own():
     inner = drop(layer.first(nodes).relu(), 9)
     wanted = layer.norm(nodes + drop(layer.second(inner), 10))
     torch.testing.assert_close(layer(NODES, key, 7), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("n_rois", "heads", "units"), [(9, 2, 8), (60, 3, 16), (116, 2, 16), (200, 4, 56), (400, 2, 16)]
+)
+def test_attention_kernel_equals_its_twin(n_rois, heads, units):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    torch.manual_seed(0)
+    nodes, above = torch.randn(2, 3, n_rois, 12), torch.randn(2, 3, n_rois, heads * units)
+    enter = 0.3 * torch.randn(2, 3, heads, units, 12)
+    # As a layer has it: the spare places of queries and values come from ones alone.
+    enter[:, ::2, :, units - 2] = 0
+
+    def loss(nodes, enter, above, key):
+        heard = attend(nodes, enter, units - 2, 0.2, key, 3)
+        return (heard * above).sum(), heard
+
+    results = []
+    for device in ("cpu", "cuda"):
+        inputs = [part.to(device) for part in (nodes, enter, above, torch.tensor([5, 6]))]
+        slopes, heard = vmap(grad(loss, argnums=(0, 1), has_aux=True))(*inputs)
+        # A fill's own gradient is never asked for.
+        slopes[1][:, ::2, :, units - 2] = 0
+        results.append([part.cpu() for part in (*slopes, heard)])
+    for plain, fused in zip(*results):
+        assert (plain - fused).abs().max() < 1e-4 * plain.abs().max()
 
 
 CLUSTERED = torch.randn(4, 9, 12, generator=torch.Generator().manual_seed(0))
