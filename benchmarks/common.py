@@ -18,6 +18,10 @@ from brio_core.cohorts.cohort import Cohort
 from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
+from brio_core.methods import registry
+from brio_core.system.devices import make_deterministic
+from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.problem import Problem, Trial
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ROOT / "config" / "methods"
@@ -138,3 +142,20 @@ def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
         "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
     }
     return Cohort("made-up", subjects, site, fc, series, covariates), split, lengths
+
+
+def make_problem(
+    name: str, size: Size, hyperparameters: dict, device: str, budget: int | None = None
+) -> Problem:
+    """A method on all folds of a made-up cohort, computed as exactly as a run would be.
+
+    ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
+    """
+    cohort, split, lengths = make_cohort(size)
+    method = registry.find(name)
+    known = method.Hyperparameters.of(hyperparameters, name)
+    data = TrainingData(
+        cohort, split, read_folds(cohort, split, lengths), torch.device(device), budget
+    )
+    make_deterministic(data.device, hyperparameters["precision"])
+    return Problem(data, Trial(method, known, name, 0))

@@ -10,45 +10,38 @@ works there is judged by that time. On a CPU no kernel runs, and both columns sa
 Folds of equal shapes train together: of a method's groups of such folds the largest is timed.
 """
 
-import argparse
 import gc
-import os
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
+import torch
+from common import (
+    Size,
+    argument_parser,
+    common_settings,
+    machine,
+    make_problem,
+    seconds,
+    table,
+    wait,
+)
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--methods", nargs="*", help="default: all that are trained by gradients")
-    parser.add_argument("--kernel", nargs="*", help="turn off these alone (default: every one)")
-    parser.add_argument("--rois", type=int, default=200)
-    parser.add_argument("--subjects", type=int, default=1000)
-    parser.add_argument("--sites", type=int, default=20, help="there are as many folds")
-    parser.add_argument("--threads", type=int, default=2)
-    return parser.parse_args()
+from brio_core import kernels
+from brio_core.methods import registry
+from brio_core.methods.interface import GradientMethod
+from brio_core.training.gradient import GradientFit
+from brio_core.training.trainer import groups
 
-
-ARGUMENTS = parse()
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-
-import torch  # noqa: E402
-from common import Size, common_settings, machine, make_cohort, seconds, table, wait  # noqa: E402
-
-from brio_core import kernels  # noqa: E402
-from brio_core.methods import registry  # noqa: E402
-from brio_core.methods.interface import GradientMethod  # noqa: E402
-from brio_core.system.devices import make_deterministic  # noqa: E402
-from brio_core.training.data import TrainingData, read_folds  # noqa: E402
-from brio_core.training.gradient import GradientFit  # noqa: E402
-from brio_core.training.problem import Problem, Trial  # noqa: E402
-from brio_core.training.trainer import groups  # noqa: E402
-
+PARSER = argument_parser(__doc__)
+PARSER.add_argument("--methods", nargs="*", help="default: all that are trained by gradients")
+PARSER.add_argument("--kernel", nargs="*", help="turn off these alone (default: every one)")
+PARSER.add_argument("--rois", type=int, default=200)
+PARSER.add_argument("--subjects", type=int, default=1000)
+PARSER.add_argument("--sites", type=int, default=20, help="there are as many folds")
+ARGUMENTS = PARSER.parse_args()
 # A kernel that gives less is not worth its lines.
 LEAST_GAIN = 1.5
 
@@ -79,25 +72,10 @@ class Measured(NamedTuple):
     kernels_in_steps: set[str]
 
 
-@cache
-def made_up_cohort() -> tuple:
-    return make_cohort(Size(ARGUMENTS.subjects, ARGUMENTS.sites, ARGUMENTS.rois))
-
-
-def make_problem(name: str) -> Problem:
-    """All folds of a made-up cohort, with the shipped hyperparameters of a method."""
-    cohort, split, lengths = made_up_cohort()
-    folds = read_folds(cohort, split, lengths)
-    method = registry.find(name)
-    known = method.Hyperparameters.of(common_settings(name), name)
-    data = TrainingData(cohort, split, folds, torch.device(ARGUMENTS.device))
-    return Problem(data, Trial(method, known, name, 0))
-
-
 def measure(name: str) -> Measured:
     """Time a method with the kernels that are turned on."""
-    problem = make_problem(name)
-    make_deterministic(problem.data.device, problem.trial.hyperparameters.precision)
+    size = Size(ARGUMENTS.subjects, ARGUMENTS.sites, ARGUMENTS.rois)
+    problem = make_problem(name, size, common_settings(name), ARGUMENTS.device)
     folds = max(groups(problem, None), key=len)
 
     def make() -> Steps:
@@ -139,21 +117,18 @@ def tried(name: str, switches: AbstractContextManager) -> Measured | str:
         free_memory()
 
 
-def gain(slow: float, fast: float) -> str:
-    return f"{slow / fast:.2f}"
+def compared(fast: float, slow: float, unit: float) -> tuple[str, str, str]:
+    """Two times in parts of a second, and how often the shorter fits into the longer."""
+    return f"{unit * fast:.2f}", f"{unit * slow:.2f}", f"{slow / fast:.2f}"
 
 
 def compare(name: str, fused: Measured | str, plain: Measured | str) -> tuple[str, ...]:
     """A row of the first table; what failed says why."""
-    if isinstance(fused, str):
-        return name, "", fused, "", "", "", "", ""
-    method = name, str(fused.folds)
-    before, epoch = f"{fused.before:.2f}", f"{1e3 * fused.epoch:.1f}"
-    if isinstance(plain, str):
-        return *method, before, plain, "", epoch, "", ""
-    slower = gain(plain.before, fused.before), gain(plain.epoch, fused.epoch)
-    numbers = f"{plain.before:.2f}", f"{1e3 * plain.epoch:.1f}"
-    return *method, before, numbers[0], slower[0], epoch, numbers[1], slower[1]
+    for measured in (fused, plain):
+        if isinstance(measured, str):
+            return name, measured, *[""] * 6
+    before, epoch = compared(fused.before, plain.before, 1), compared(fused.epoch, plain.epoch, 1e3)
+    return name, str(fused.folds), *before, *epoch
 
 
 def single_rows(name: str, fused: Measured) -> list[tuple]:
@@ -170,8 +145,7 @@ def single_rows(name: str, fused: Measured) -> list[tuple]:
         fast, slow = (fused.epoch, plain.epoch) if in_steps else (fused.before, plain.before)
         verdict = "" if slow >= LEAST_GAIN * fast else f"below {LEAST_GAIN}"
         where = "steps" if in_steps else "before"
-        numbers = (f"{1e3 * fast:.1f}", f"{1e3 * slow:.1f}", gain(slow, fast))
-        rows.append((name, kernel, where, *numbers, verdict))
+        rows.append((name, kernel, where, *compared(fast, slow, 1e3), verdict))
     return rows
 
 

@@ -14,13 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from common import Size, argument_parser, begin, common_settings, make_cohort, table, wait
+from common import Size, argument_parser, begin, common_settings, make_problem, table, wait
 
-from brio_core.methods.brio import Brio
-from brio_core.system.devices import make_deterministic
 from brio_core.training.checkpoints import Checkpoints
-from brio_core.training.data import TrainingData, read_folds
-from brio_core.training.problem import Problem, Trial
 from brio_core.training.trainer import train
 
 PARSER = argument_parser(__doc__)
@@ -36,18 +32,11 @@ FOLDS = None if GPU else 2
 def run(
     size: Size, hyperparameters: dict, deterministic: bool = True, budget: int | None = None
 ) -> tuple[float, float, float]:
-    """Seconds of training the folds, milliseconds per epoch and fold, and peak gigabytes.
-
-    ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
-    """
+    """Seconds of training the folds, milliseconds per epoch and fold, and peak gigabytes."""
     gc.collect()
-    device = torch.device(ARGUMENTS.device)
-    make_deterministic(device, hyperparameters["precision"])
+    problem = make_problem("brio", size, hyperparameters, ARGUMENTS.device, budget)
+    problem.data.folds = problem.data.folds[:FOLDS]
     torch.use_deterministic_algorithms(deterministic)
-    cohort, split, lengths = make_cohort(size)
-    folds = read_folds(cohort, split, lengths)[:FOLDS]
-    trial = Trial(Brio, Brio.Hyperparameters.of(hyperparameters, "brio"), "brio", 0)
-    problem = Problem(TrainingData(cohort, split, folds, device, budget), trial)
     wait(ARGUMENTS.device)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()

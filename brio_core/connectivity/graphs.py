@@ -6,8 +6,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from brio_core import kernels
-
 
 def true_median(values: Tensor, dim: int) -> Tensor:
     """The median that averages the two middle values (torch.median takes the lower one)."""
@@ -25,21 +23,14 @@ def symmetric_top(strength: Tensor, density: float) -> Tensor:
 
     ``strength`` (..., P, P) is non-negative; of equal entries the lower index wins.
     """
-    selected = _strongest(strength, neighbours_per_roi(strength.shape[-1], density))
-    return selected | selected.mT
-
-
-def _strongest(strength: Tensor, wanted: int) -> Tensor:
-    if kernels.usable(strength, "strongest"):
-        from brio_core.kernels.strongest import Strongest
-
-        return Strongest.apply(strength, wanted)
+    wanted = neighbours_per_roi(strength.shape[-1], density)
     diagonal = torch.eye(strength.shape[-1], dtype=torch.bool, device=strength.device)
     strength = strength.masked_fill(diagonal, -1)
     smallest = strength.topk(wanted, dim=-1).values[..., -1:]
     above, level = strength > smallest, strength == smallest
     room = wanted - above.sum(-1, keepdim=True)
-    return above | (level & (level.cumsum(-1) <= room))
+    selected = above | (level & (level.cumsum(-1) <= room))
+    return selected | selected.mT
 
 
 def propagation_support(fc: Tensor, site: Tensor, density: float = 0.20) -> Tensor:

@@ -6,18 +6,17 @@ kernel has a name; :func:`without` turns it off and :func:`recorded` tells wheth
 A kernel is here because some method takes 1.5 times as long without it on an H200;
 ``benchmarks/kernels.py`` measures this. Some give less and stay for a reason:
 
-- ``head_attention``, ``relu_dropout`` and ``dropout_norm`` give BrainNetTF 1.3 times each, and 4.3
+- ``head_attention``, ``relu_dropout`` and ``dropout_norm`` give BrainNetTF 1.3 times each, and 1.8
   times together.
-- ``strongest`` gives AGMGC 1.3 times, because it selects edges in every step.
 - ``signed`` makes BRIO's graphs at every refresh: 1.2 and 1.6 times in two measurements.
 - ``take`` gives no speed. Without it a captured CUDA graph could not read tables on the host.
-- ``bin_max`` and ``norm_relu`` give XG-GNN 1.3 and 1.2 times, and 1.5 times together.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+import torch
 from torch import Tensor
 
 _off: list[frozenset[str]] = []
@@ -46,8 +45,6 @@ def at_hand(tensor: Tensor, name: str) -> bool:
 
 def usable(tensor: Tensor, name: str) -> bool:
     """Whether a kernel can work on this tensor: float32, on a GPU, with Triton at hand."""
-    import torch
-
     return tensor.dtype == torch.float32 and at_hand(tensor, name)
 
 

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Fused, node_tile, power_of_2
+from brio_core.kernels.functions import Fused, power_of_2
 from brio_core.kernels.uniform import draw
 
 
@@ -106,10 +106,13 @@ def _launch(kernel, inputs: tuple, probability: float, slope: float, *tensors: T
     nodes, heads, units = values.shape[-3:]
     graphs = values.numel() // (nodes * heads * units)
     exact = torch.get_float32_matmul_precision() == "highest"
+    # A tile has 16 receivers and all senders of a graph.
+    columns = max(16, power_of_2(nodes))
     kernel[(graphs * heads,)](
         *inputs, *tensors, graphs // keys.numel(), nodes, heads, units, probability, slope,
         DROP=probability > 0, PRECISION="ieee" if exact else "tf32",
-        UNITS=max(16, power_of_2(units)), **node_tile(nodes),
+        ROWS=16, COLUMNS=columns, UNITS=max(16, power_of_2(units)),
+        num_warps=min(16, max(4, columns // 32)),
     )  # fmt: skip
 
 

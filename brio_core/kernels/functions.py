@@ -48,15 +48,15 @@ def _to_front(size: int, dim: int | None, part: Any) -> Any:
 
 
 class Constant(Mapped):
-    """A function whose output has no gradient."""
+    """A function whose outputs have no gradient."""
 
     @classmethod
-    def setup_context(cls, ctx: Any, inputs: tuple, output: Tensor) -> None:
+    def setup_context(cls, ctx: Any, inputs: tuple, output: Any) -> None:
         ctx.count = len(inputs)
-        ctx.mark_non_differentiable(output)
+        ctx.mark_non_differentiable(*((output,) if isinstance(output, Tensor) else output))
 
     @classmethod
-    def backward(cls, ctx: Any, grad: Tensor) -> tuple[None, ...]:
+    def backward(cls, ctx: Any, *grads: Tensor) -> tuple[None, ...]:
         return (None,) * ctx.count
 
 
@@ -112,9 +112,3 @@ def row_tile(width: int, numbers: int) -> dict[str, int]:
     """A tile of some whole rows: about so many numbers."""
     columns = power_of_2(width)
     return {"ROWS": max(1, numbers // columns), "COLUMNS": columns}
-
-
-def node_tile(nodes: int) -> dict[str, int]:
-    """A tile of 16 receivers and all senders of a graph, and the warps that work on it."""
-    columns = max(16, power_of_2(nodes))
-    return {"ROWS": 16, "COLUMNS": columns, "num_warps": min(16, max(4, columns // 32))}

@@ -3,12 +3,13 @@
 Plain torch would write each intermediate of Eq. (signed_graphs) for every fold and subject.
 """
 
+import math
+
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
-from brio_core.kernels.functions import power_of_2
+from brio_core.kernels.functions import Constant, power_of_2
 
 ROWS = 16
 
@@ -66,43 +67,27 @@ def _normalise(fc, support, scale, out, shared, p, ROWS: tl.constexpr, WIDTH: tl
     tl.store(target, tl.interleave(positive, negative), mask=keep)
 
 
-@torch.library.custom_op("brio::signed_features", mutates_args=())
-def signed_features(fc: Tensor, support: Tensor) -> tuple[Tensor, Tensor]:
-    """Interleaved normalised channels (F, N, P, 2P) and node descriptors (F, N, P, 3).
+class SignedFeatures(Constant):
+    """Interleaved normalised channels (*F, N, P, 2P) and node descriptors (*F, N, P, 3).
 
-    ``fc`` is (N, P, P), shared by all folds, or (F, N, P, P); ``support`` is (F, P, P).
+    ``fc`` is (*F, N, P, P), and ``support`` (*F, P, P).
     """
-    folds, p = support.shape[0], support.shape[-1]
-    count = fc.shape[-3]
-    fc, support = fc.contiguous(), support.contiguous()
-    scale = fc.new_empty(folds, count, 2, p)
-    descriptor = fc.new_empty(folds, count, p, 3)
-    out = fc.new_empty(folds, count, p, 2 * p)
-    grid = (folds, count, triton.cdiv(p, ROWS))
-    sizes = {"ROWS": ROWS, "WIDTH": power_of_2(p)}
-    shared = fc.dim() == 3
-    as_bytes = support.view(torch.uint8)
-    _reduce[grid](fc, as_bytes, scale, descriptor, shared, p, **sizes)
-    _normalise[grid](fc, as_bytes, scale, out, shared, p, **sizes)
-    return out, descriptor
 
+    contiguous = False
 
-@signed_features.register_fake
-def _(fc, support):
-    folds, p = support.shape[0], support.shape[-1]
-    count = fc.shape[-3]
-    return fc.new_empty(folds, count, p, 2 * p), fc.new_empty(folds, count, p, 3)
-
-
-@signed_features.register_vmap
-def _(info, in_dims, fc, support):
-    # One fold calls with supports (1, P, P); under vmap the folds stand in front of that axis.
-    fc_dim, support_dim = in_dims
-    if support_dim is None:
-        support = support.expand(info.batch_size, *support.shape)
-    else:
-        support = support.movedim(support_dim, 0)
-    if fc_dim is not None:
-        fc = fc.movedim(fc_dim, 0)
-    graph, descriptor = signed_features(fc, support.squeeze(1))
-    return (graph.unsqueeze(1), descriptor.unsqueeze(1)), (0, 0)
+    @staticmethod
+    def run(fc, support):
+        *lead, count, p, _ = fc.shape
+        folds = math.prod(lead)
+        # FC that all folds share is expanded by ``vmap``, and read once.
+        shared = folds > 1 and fc.stride(0) == 0
+        fc = fc[0].contiguous() if shared else fc.contiguous()
+        as_bytes = support.contiguous().view(torch.uint8)
+        scale = fc.new_empty(folds, count, 2, p)
+        descriptor = fc.new_empty(*lead, count, p, 3)
+        out = fc.new_empty(*lead, count, p, 2 * p)
+        grid = (folds, count, triton.cdiv(p, ROWS))
+        sizes = {"ROWS": ROWS, "WIDTH": power_of_2(p)}
+        _reduce[grid](fc, as_bytes, scale, descriptor, shared, p, **sizes)
+        _normalise[grid](fc, as_bytes, scale, out, shared, p, **sizes)
+        return out, descriptor

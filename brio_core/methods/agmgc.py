@@ -222,9 +222,6 @@ class Agmgc(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         return self.encode(features, views=False).represented
 
-    def logits(self, features: Features) -> Tensor:
-        return margin(self.head(self.represent(features)))
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s = self.hyperparameters
         encoded = self.encode(batch.features, views=True)

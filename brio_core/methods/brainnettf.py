@@ -98,8 +98,7 @@ def attend(
     query, sent, value = (part.transpose(-2, -3) for part in entered.unbind(-3))
     ones = (torch.arange(enter.shape[-2], device=nodes.device) == spare).to(nodes.dtype)
     attention = ((query + ones) @ sent.mT).softmax(-1)
-    if key is not None:
-        attention = dropout(attention, rate, key, stream)
+    attention = dropout(attention, rate, key, stream)
     return (attention @ (value + ones)).transpose(-2, -3).flatten(-2)
 
 
@@ -112,7 +111,7 @@ def relu_dropout(
 
         return ReluDropout.apply(values, bias, fold_in(key, stream + 1), rate)
     activated = (values + bias).relu()
-    return activated if key is None else dropout(activated, rate, key, stream)
+    return dropout(activated, rate, key, stream)
 
 
 def dropout_norm(
@@ -130,8 +129,7 @@ def dropout_norm(
 
         seed = fold_in(key, stream + 1)
         return DropoutNorm.apply(hidden, values, bias, norm.weight, norm.bias, seed, rate, norm.eps)
-    values = values + bias
-    return norm(hidden + (values if key is None else dropout(values, rate, key, stream)))
+    return norm(hidden + dropout(values + bias, rate, key, stream))
 
 
 class EncoderLayer(nn.Module):
@@ -254,9 +252,6 @@ class BrainNetTf(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         """What enters the last linear layer, after its LeakyReLU."""
         return self.encode(features["nodes"], None)
-
-    def logits(self, features: Features) -> Tensor:
-        return margin(self.head(self.represent(features)))
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         blend = (

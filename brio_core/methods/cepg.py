@@ -16,12 +16,11 @@ from torch.nn import functional
 
 from brio_core.methods.gcn import Gcn, GcnHyperparameters
 from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
-from brio_core.methods.interface import Batch, Features
+from brio_core.methods.interface import TRAIN, Batch, Features
 from brio_core.methods.layers.environments import mean_over, membership, site_means
 from brio_core.methods.stack import FoldStack
 from brio_core.methods.training_scans import TrainingScans
 
-WARM_UP, GUIDED = "warm-up", "guided"
 # Above this the disagreement is divided by a mean contrast of almost nothing.
 LARGEST_DISAGREEMENT = 10.0
 
@@ -106,14 +105,10 @@ class Cepg(Gcn):
             logs["environment"] = site_cross_entropy(self.environment_head(rest), members)
             loss = loss + s.lambda_environment * logs["environment"]
         logs["guide"] = torch.zeros_like(risk)
-        if phase == GUIDED:
+        if phase == TRAIN:
             logs["guide"], own = getattr(self, s.guide)(shared, risks, batch.label, members)
             loss = loss + s.lambda_guide * logs["guide"] + own
         return loss, logs
-
-    @classmethod
-    def phase(cls, hyperparameters: CepgHyperparameters, epoch: int) -> str:
-        return WARM_UP if epoch <= hyperparameters.warmup_epochs else GUIDED
 
     @classmethod
     def before_step(

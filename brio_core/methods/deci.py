@@ -83,7 +83,7 @@ class Block(nn.Module):
         self, embedded: Tensor, key: Tensor | None, stream: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Drift D, cycle C and the rest; a key drops units."""
-        drift = self._drop(self.drift(embedded), key, stream)
+        drift = dropout(self.drift(embedded), self.rate, key, stream)
         rest = embedded - drift
         gate = self._perceive(self.gate, rest, key, stream + 1).sigmoid()
         mixed = self.gated_norm(rest + self.gated(rest * gate))
@@ -94,10 +94,7 @@ class Block(nn.Module):
         self, layers: nn.ModuleList, values: Tensor, key: Tensor | None, stream: int
     ) -> Tensor:
         first, second = layers
-        return second(functional.gelu(self._drop(first(values), key, stream)))
-
-    def _drop(self, values: Tensor, key: Tensor | None, stream: int) -> Tensor:
-        return values if key is None else dropout(values, self.rate, key, stream)
+        return second(functional.gelu(dropout(first(values), self.rate, key, stream)))
 
 
 class Deci(GradientMethod):

@@ -92,8 +92,7 @@ class DenseGat(nn.Module):
             heard = self._attend_fused(values, mask, probability, key, stream)
         else:
             attention = self._attend(values, mask, weights)
-            if probability > 0:
-                attention = dropout(attention, probability, key, stream)
+            attention = dropout(attention, probability, key, stream)
             heard = (attention @ values.transpose(-2, -3)).transpose(-2, -3)
         return heard.flatten(-2) + self.bias
 
@@ -150,9 +149,6 @@ class Gat(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         return self._encode(features, None)
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
         return binary_cross_entropy(logits, batch.label), {}
@@ -160,8 +156,7 @@ class Gat(GradientMethod):
     def _encode(self, features: Features, key: Tensor | None) -> Tensor:
         s, hidden, fc = self.hyperparameters, features["nodes"], features["nodes"]
         for layer, attend in enumerate(self.attentions):
-            if key is not None:
-                hidden = dropout(hidden, s.dropout, key, stream=2 * layer)
+            hidden = dropout(hidden, s.dropout, key, stream=2 * layer)
             heard = attend(
                 hidden, features["mask"], fc, s.attention_dropout, key, stream=2 * layer + 1
             )

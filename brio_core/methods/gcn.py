@@ -61,9 +61,6 @@ class Gcn(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         return self._encode(features, None)
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         logits = self.head(self._encode(batch.features, batch.key)).squeeze(-1)
         return binary_cross_entropy(logits, batch.label), {}
@@ -80,6 +77,6 @@ class Gcn(GradientMethod):
             hidden = convolve(hidden, features["operator"])
             # One statistic per channel over all nodes of the batch.
             hidden = norm(hidden.flatten(0, 1), present).view_as(hidden).relu()
-            if key is not None and layer < last:
+            if layer < last:
                 hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=layer)
         return hidden.mean(-2)

@@ -74,9 +74,6 @@ class Gin(GradientMethod):
         used = layers if self.hyperparameters.readout == "concat" else layers[-1:]
         return torch.cat([pool(layer, self.hyperparameters.pooling) for layer in used], -1)
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         represented = dropout(
             self.represent(batch.features), self.hyperparameters.dropout, batch.key

@@ -90,9 +90,6 @@ class Gsat(GradientMethod):
         attention = self.edge_logits(features, edges, mask, None).sigmoid()
         return self.encode(features, self.attended(features, edges, mask, attention), None, 0)
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         features = batch.features
         edges, mask = _edges(features)

@@ -20,6 +20,8 @@ from brio_core.methods.stack import FoldStack
 from brio_core.methods.train_view import TrainView
 from brio_core.methods.training_scans import FeatureStore, TrainingScans
 
+WARM_UP, TRAIN = "warm-up", "train"
+
 Features = dict[str, Tensor]
 # Who chooses the penalty of a path: validation subjects, or all source subjects in turn.
 VALIDATION, SOURCES = "validation", "sources"
@@ -138,8 +140,13 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def logits(self, features: Features) -> Tensor:
-        """Pre-sigmoid predictions, (B,); sees neither label nor site."""
-        raise NotImplementedError
+        """Pre-sigmoid predictions, (B,); sees neither label nor site.
+
+        Unless a method says otherwise, its ``head`` reads the representation and has one logit, or
+        two whose margin counts.
+        """
+        read = self.head(self.represent(features))
+        return margin(read) if read.shape[-1] == 2 else read.squeeze(-1)
 
 
 class GradientMethod(Method):
@@ -151,8 +158,11 @@ class GradientMethod(Method):
 
     @classmethod
     def phase(cls, hyperparameters: Any, epoch: int) -> str:
-        """The name of the training phase of an epoch (from 1); a phase keeps its loss's shape."""
-        return "train"
+        """The name of the training phase of an epoch (from 1); a phase keeps its loss's shape.
+
+        Hyperparameters that have ``warmup_epochs`` begin with so many of warm-up.
+        """
+        return WARM_UP if epoch <= getattr(hyperparameters, "warmup_epochs", 0) else TRAIN
 
     @classmethod
     def frozen(cls, phase: str) -> tuple[str, ...]:

@@ -11,15 +11,13 @@ from torch import Tensor
 
 from brio_core.methods.gcn import Gcn, GcnHyperparameters
 from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
-from brio_core.methods.interface import Batch
+from brio_core.methods.interface import WARM_UP, Batch
 from brio_core.methods.layers.environments import (
     mean_over,
     mean_site_risk,
     membership,
     site_means,
 )
-
-WARM_UP, PENALISED = "warm-up", "penalised"
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,6 @@ class Irm(Gcn):
         size = mean_over(site_means(logits.abs(), members), members.sum(0) > 0)
         logs = {"risk": risk, "penalty": penalty, "logit_size": size}
         return (risk + weight * penalty) / max(1.0, weight), logs
-
-    @classmethod
-    def phase(cls, hyperparameters: IrmHyperparameters, epoch: int) -> str:
-        return WARM_UP if epoch <= hyperparameters.warmup_epochs else PENALISED
 
     @classmethod
     def restarts(cls, hyperparameters: IrmHyperparameters, epoch: int) -> bool:

@@ -15,12 +15,15 @@ SHARED = ("hyperparameters", "interface", "layers", "linear", "registry", "stack
 def find(name: str) -> type[Method]:
     """The class of a method: ``fc-hgnn`` lives in ``brio_core/methods/fc_hgnn.py``."""
     path = f"{__package__}.{name.replace('-', '_')}"
-    if importlib.util.find_spec(path) is None:
+    found = importlib.util.find_spec(path)
+    if found is None:
         raise BrioError(
             f"method {name!r} has no code ({path.replace('.', '/')}.py does not exist); "
             "take it out of the configuration"
         )
-    for value in vars(importlib.import_module(path)).values():
+    # A method of several files has its class in method.py.
+    module = f"{path}.method" if found.submodule_search_locations else path
+    for value in vars(importlib.import_module(module)).values():
         if (
             isinstance(value, type)
             and issubclass(value, Method)

@@ -21,7 +21,7 @@ from brio_core.connectivity.reestimation import (
 )
 from brio_core.methods.stack import FoldStack
 from brio_core.system.replay import Replay
-from brio_core.system.residence import Table, gather, rows_of
+from brio_core.system.residence import Table, gather, rows_of, tabulate
 
 
 class Scans:
@@ -171,42 +171,25 @@ class FeatureStore:
         self._stack = stack
         self._inputs = inputs
         self._shared = shared
-        self._cache: dict[str, Tensor] | None = None
         count = next(iter(inputs.values())).shape[0]
-        probe = self._compute(torch.zeros((len(stack), 1), dtype=torch.int64, device=stack.device))
-        per_subject = sum(value[0].nbytes for value in probe.values())
-        self.bytes = count * per_subject * (1 if shared else len(stack))
-        if self.bytes <= budget:
-            self._cache = self._fill(probe, count)
+        self._cache = tabulate(self._subjects, count, 32, budget, stack.device)
 
-    def _compute(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
-        return self._stack.call("features", gather(self._inputs, index), folds=folds)
-
-    def _fill(self, probe: dict[str, Tensor], count: int) -> dict[str, Tensor]:
-        folds = 1 if self._shared else len(self._stack)
-        cache = {
-            name: value.new_empty((folds, count, *value.shape[2:])) for name, value in probe.items()
-        }
-        step = 32
-        for start in range(0, count, step):
-            rows = torch.arange(start, min(start + step, count), device=self._stack.device)
-            part = gather(self._inputs, rows)
-            chosen = slice(1) if self._shared else None
-            computed = self._stack.call("features", part, shared=True, folds=chosen)
-            for name, value in computed.items():
-                # A slice is copied; rows by number would be sorted first on a GPU.
-                cache[name][:, start : start + step] = value
-        return cache
+    def _subjects(self, rows: Tensor) -> dict[str, Tensor]:
+        """Features (n, folds, ...) of some subjects in every fold, or in one for all."""
+        part = gather(self._inputs, rows)
+        folds = slice(1) if self._shared else None
+        made = self._stack.call("features", part, shared=True, folds=folds)
+        return {name: value.transpose(0, 1) for name, value in made.items()}
 
     def keep(self, folds: Tensor) -> None:
         """Drop all folds but these, as the stack has done."""
         if self._cache is not None and not self._shared:
-            self._cache = {name: value[folds] for name, value in self._cache.items()}
+            self._cache = {name: value[:, folds] for name, value in self._cache.items()}
 
     def gather(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
         """Features of subjects ``index`` (F, B) in all folds, or in those of ``folds``."""
         if self._cache is None:
-            return self._compute(index, folds)
+            return self._stack.call("features", gather(self._inputs, index), folds=folds)
         fold = torch.arange(len(index), device=index.device) if folds is None else folds
         fold = fold[:, None] * (not self._shared)
-        return {name: value[fold, index] for name, value in self._cache.items()}
+        return {name: value[index, fold] for name, value in self._cache.items()}

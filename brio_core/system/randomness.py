@@ -63,9 +63,9 @@ def uniform_at(key: Tensor, position: Tensor) -> Tensor:
     return (hashed >> 8).to(torch.float32) * (1.0 / (1 << 24))
 
 
-def dropout(values: Tensor, probability: float, key: Tensor, stream: int = 0) -> Tensor:
-    """Inverted dropout whose mask is a function of the key alone."""
-    if probability == 0:
+def dropout(values: Tensor, probability: float, key: Tensor | None, stream: int = 0) -> Tensor:
+    """Inverted dropout whose mask is a function of the key alone; none without a key."""
+    if key is None or probability == 0:
         return values
     keep = uniform(key, tuple(values.shape), stream) >= probability
     return values * keep / (1 - probability)

@@ -32,7 +32,7 @@ def test_kernels_can_be_turned_off_and_are_recorded(monkeypatch):
         assert kernels.usable(OnGpu(), "attention")
         assert kernels.at_hand(OnGpu(torch.int64), "uniform")
         assert not kernels.usable(OnGpu(torch.float64), "sinkhorn")
-        with kernels.without("attention"), kernels.without("strongest"):
+        with kernels.without("attention"), kernels.without("take"):
             assert not kernels.usable(OnGpu(), "attention") and kernels.usable(OnGpu(), "signed")
         with kernels.without():
             assert not kernels.usable(OnGpu(), "edge_scores")
@@ -52,7 +52,7 @@ def test_kernels_import_nothing_of_ours_but_kernels():
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("n_rois", [24, 116, 200])
 def test_signed_features_equal_plain_torch(n_rois, shared):
-    from brio_core.kernels.signed import signed_features
+    from brio_core.kernels.signed import SignedFeatures
 
     torch.manual_seed(0)
     fc = torch.randn(*(() if shared else (3,)), 5, n_rois, n_rois, device="cuda")
@@ -61,10 +61,8 @@ def test_signed_features_equal_plain_torch(n_rois, shared):
     support = support | support.mT
     support[0, 0] = support[0, :, 0] = False
 
-    def one_fold(fc, support):
-        return tuple(part[0] for part in signed_features(fc, support[None]))
-
-    graph, descriptor = vmap(one_fold, in_dims=(None if shared else 0, 0))(fc, support)
+    one_fold = vmap(SignedFeatures.apply, in_dims=(None if shared else 0, 0))
+    graph, descriptor = one_fold(fc, support)
     for fold in range(3):
         own = fc if shared else fc[fold]
         expected = signed_graph(own, support[fold]).movedim(-3, -1).flatten(-2)

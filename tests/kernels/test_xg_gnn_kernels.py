@@ -1,10 +1,10 @@
-"""XG-GNN's kernels of pooled bins and site norms against their plain twins."""
+"""XG-GNN's kernel of site norms against its plain twin."""
 
 import pytest
 import torch
 from torch.func import functional_call, grad_and_value, vmap
 
-from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions, SiteNorm
+from brio_core.methods.xg_gnn.linear_convolutions import SiteNorm
 
 pytestmark = [
     pytest.mark.gpu,
@@ -14,28 +14,6 @@ pytestmark = [
 
 def draw(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def on_both(function, *tensors):
-    """Value and gradients of two stacked folds, on the CPU and on the GPU."""
-    mapped = vmap(grad_and_value(function, argnums=tuple(range(len(tensors)))))
-    results = [mapped(*(tensor.to(on) for tensor in tensors)) for on in ("cpu", "cuda")]
-    return [[part.cpu() for part in (value, *slopes)] for slopes, value in results]
-
-
-@pytest.mark.parametrize("length", [2, 24, 35])
-@pytest.mark.parametrize("bins", [1, 2, 3])
-def test_pooled_bins_equal_their_twin(length, bins):
-    layer = LinearConvolutions((4,), (4,), stride=2, bins=bins)
-
-    def loss(responses):
-        lengths = torch.full(responses.shape[:2], length, device=responses.device)
-        pooled = layer._pool(responses, lengths)
-        places = torch.linspace(-1, 2, pooled.numel(), device=pooled.device)
-        return (pooled * places.view_as(pooled)).sum()
-
-    plain, fused = on_both(loss, draw(2, 2, 3, 5, 4, length))
-    torch.testing.assert_close(fused, plain)
 
 
 def test_site_norm_kernel_equals_its_twin():

@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from brio_core.kernels.sinkhorn import solve
 from brio_core.methods.brio.alignment import alignment_loss, pair_costs
 from brio_core.methods.brio.qualification import qualify
-from brio_core.methods.layers.transport import sinkhorn_divergence
+from brio_core.methods.layers.transport import sinkhorn_divergence, solve
 
 SITES, POINTS, FACTORS, DIMENSION = 4, 3, 3, 5
 

@@ -13,8 +13,8 @@ from brio_core.connectivity.block_length import clipped_block_length
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.connectivity.graphs import node_descriptor
 from brio_core.connectivity.reestimation import block_indices, refresh_keys, subject_keys
-from brio_core.methods.brio import Brio
 from brio_core.methods.brio.factors import Assignment
+from brio_core.methods.brio.method import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.system.errors import BrioError
 from brio_core.training.gradient import GradientFit
@@ -247,7 +247,8 @@ def test_wider_queries_or_embeddings_part_the_factors_at_the_start():
         """Mean cosine between factors as weights over regions."""
         torch.manual_seed(0)
         embedding = roi_scale * torch.randn(200, 16)
-        rows = Assignment(4, 16, 32, 0.1, 60, query_scale)(embedding).detach()
+        sizes = {"factors": 4, "roi_dim": 16, "assignment_dim": 32, "query_scale": query_scale}
+        rows = Assignment(settings_of("brio", **sizes))(embedding).detach()
         rows = rows / rows.norm(dim=1, keepdim=True)
         return ((rows @ rows.T).sum() - 4).item() / 12
 

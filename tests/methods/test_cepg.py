@@ -10,15 +10,13 @@ from torch.func import grad
 from torch.nn import functional
 
 from brio_core.methods.cepg import (
-    GUIDED,
-    WARM_UP,
     Cepg,
     capped,
     class_contrasts,
     contrast_disagreement,
     reversed_gradient,
 )
-from brio_core.methods.interface import Batch
+from brio_core.methods.interface import TRAIN, WARM_UP, Batch
 from brio_core.methods.layers.environments import membership
 from brio_core.training.gradient import GradientFit
 
@@ -82,7 +80,7 @@ def test_predictions_have_no_site():
     assert list(inspect.signature(module.logits).parameters) == ["features"]
     module.eval()
     before = module.logits(batch.features)
-    module.loss(batch._replace(site=batch.site.flip(0)), GUIDED)
+    module.loss(batch._replace(site=batch.site.flip(0)), TRAIN)
     assert torch.equal(before, module.logits(batch.features))
 
 
@@ -91,7 +89,7 @@ def test_what_each_loss_trains():
     shared, _ = module.split(module._encode(batch.features, batch.key, batch.site >= 0))
     members = membership(batch.site, SITES)
     backbone = {"convolutions", "norms", "gate"}
-    _, logs = module.loss(batch, GUIDED)
+    _, logs = module.loss(batch, TRAIN)
     assert trained_by(module, logs["environment"]) == backbone | {"environment_head"}
     risks = module.site_risks(module.head(shared), LABEL, members)
     assert trained_by(module, module.shared(shared, risks, LABEL, members)[0]) == backbone
@@ -100,7 +98,7 @@ def test_what_each_loss_trains():
 
 def test_without_weights_the_update_is_erm_with_mean_site_risk():
     module, batch = make(lambda_guide=0.0, lambda_environment=0.0)
-    found = torch.autograd.grad(module.loss(batch, GUIDED)[0], list(module.parameters()))
+    found = torch.autograd.grad(module.loss(batch, TRAIN)[0], list(module.parameters()))
     shared, _ = module.split(module._encode(batch.features, batch.key, batch.site >= 0))
     risk = functional.binary_cross_entropy_with_logits(
         module.head(shared).squeeze(-1), LABEL.float(), reduction="none"
@@ -112,10 +110,10 @@ def test_without_weights_the_update_is_erm_with_mean_site_risk():
 
 def test_the_guide_joins_after_a_fifth_of_the_epochs_and_checkpoints_with_it():
     settings = settings_of("cepg", epochs=200, first_epoch=1)
-    assert [Cepg.phase(settings, epoch) for epoch in (1, 40, 41)] == [WARM_UP, WARM_UP, GUIDED]
+    assert [Cepg.phase(settings, epoch) for epoch in (1, 40, 41)] == [WARM_UP, WARM_UP, TRAIN]
     assert settings.first_epoch == 41
     module, batch = make()
-    assert module.loss(batch, WARM_UP)[1]["guide"] == 0 < module.loss(batch, GUIDED)[1]["guide"]
+    assert module.loss(batch, WARM_UP)[1]["guide"] == 0 < module.loss(batch, TRAIN)[1]["guide"]
 
 
 def test_gap_freezes_the_site_head_in_the_penalty_and_trains_it_on_constants():

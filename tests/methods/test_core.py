@@ -9,7 +9,8 @@ from synthetic import make_cohort, make_problem, settings_of
 
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.methods.core import Core, scaffold
+from brio_core.methods.core import scaffold
+from brio_core.methods.core.method import Core
 from brio_core.methods.core.scaffold import Group, resamples, scaffold_statistics, site_groups
 from brio_core.methods.interface import Batch
 from brio_core.methods.train_view import TrainView

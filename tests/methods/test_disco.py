@@ -7,8 +7,6 @@ import yaml
 from synthetic import METHODS, settings_of
 
 from brio_core.methods.disco.method import (
-    ROUTED,
-    WARM_UP,
     Disco,
     Gate,
     Opinions,
@@ -17,7 +15,7 @@ from brio_core.methods.disco.method import (
     load_balance,
     teacher_divergence,
 )
-from brio_core.methods.interface import Batch
+from brio_core.methods.interface import TRAIN, WARM_UP, Batch
 from brio_core.methods.layers.edge_lists import EdgeLists
 from brio_core.methods.layers.edge_masks import diversity_hinge
 
@@ -97,13 +95,13 @@ def test_warm_up_routes_uniformly_and_gives_the_gate_nothing():
     opinions = module.ask(batch.features, batch.key)
     wanted = cross_entropies(opinions.logits, LABEL).mean()
     torch.testing.assert_close(logs["classification"], wanted)
-    assert "gate" in trained_by(module, module.loss(batch, ROUTED)[1]["classification"])
+    assert "gate" in trained_by(module, module.loss(batch, TRAIN)[1]["classification"])
 
 
 def test_evaluation_is_repeatable_and_independent_of_the_batch():
     module, batch = make()
     for key in range(3):
-        module.loss(batch._replace(key=torch.tensor(key)), ROUTED)
+        module.loss(batch._replace(key=torch.tensor(key)), TRAIN)
     module.eval()
     together = module.logits(batch.features)
     assert torch.equal(together, module.logits(batch.features))
@@ -167,5 +165,5 @@ def test_routing_starts_after_warm_up_and_checkpoints_with_it():
         settings = Disco.Hyperparameters.of({**presets["common"], **preset}, "disco")
         # The authors count from 1 and route unless epoch < 10.
         phases = [Disco.phase(settings, epoch) for epoch in range(1, 30)]
-        assert phases == [WARM_UP if epoch < 10 else ROUTED for epoch in range(1, 30)]
+        assert phases == [WARM_UP if epoch < 10 else TRAIN for epoch in range(1, 30)]
         assert settings.first_epoch == 10

@@ -11,7 +11,7 @@ from brio_core.methods.disco.experts import (
     ExpertNorm,
     SlowLinear,
     entmax,
-    share,
+    side_by_side,
 )
 
 KEY = torch.tensor(1)
@@ -30,7 +30,8 @@ def test_linear_equals_one_linear_per_expert():
 
 def test_shared_values_meet_every_weight():
     values, weight = draw(2, 7, 5), draw(3, 5, 4)
-    torch.testing.assert_close(share(values, weight), torch.stack([values @ one for one in weight]))
+    wanted = torch.stack([values @ one for one in weight], -2)
+    torch.testing.assert_close(side_by_side(values, weight), wanted)
 
 
 def test_norm_equals_batch_norm_per_expert():

@@ -8,8 +8,7 @@ import torch
 from synthetic import make_problem, settings_of
 
 from brio_core.cohorts.stores import Rois
-from brio_core.methods.fc_hgnn import FcHgnn
-from brio_core.methods.fc_hgnn.method import mutual
+from brio_core.methods.fc_hgnn.method import FcHgnn, mutual
 from brio_core.methods.interface import Batch
 from brio_core.methods.train_view import TrainView
 from brio_core.system.errors import BrioError

@@ -12,7 +12,6 @@ from torch_geometric.nn.dense import dense_diff_pool
 
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import normalised_adjacency
-from brio_core.methods.fc_hgnn import FcHgnn
 from brio_core.methods.fc_hgnn.brain import (
     BrainEncoder,
     DenseChebyshev,
@@ -22,6 +21,7 @@ from brio_core.methods.fc_hgnn.brain import (
     highest,
     take_nodes,
 )
+from brio_core.methods.fc_hgnn.method import FcHgnn
 from brio_core.methods.fc_hgnn.population import TransformerConvolution
 
 N_ROIS = 12

@@ -8,7 +8,8 @@ from synthetic import make_problem, settings_of
 from torch.nn import functional
 
 from brio_core.methods.gcn import Gcn
-from brio_core.methods.irm import PENALISED, WARM_UP, Irm, dummy_gradients, irm_penalty
+from brio_core.methods.interface import TRAIN, WARM_UP
+from brio_core.methods.irm import Irm, dummy_gradients, irm_penalty
 from brio_core.methods.layers.environments import (
     mean_site_risk,
     membership,
@@ -99,7 +100,7 @@ def test_the_dummy_classifier_is_never_trained():
 
 def test_the_weight_switches_after_warm_up():
     settings = settings_of("irm", penalty_weight=100.0, warmup_share=0.34, first_epoch=1)
-    assert [Irm.phase(settings, epoch) for epoch in (1, 2, 3, 4)] == [WARM_UP] * 2 + [PENALISED] * 2
+    assert [Irm.phase(settings, epoch) for epoch in (1, 2, 3, 4)] == [WARM_UP] * 2 + [TRAIN] * 2
     assert [Irm.restarts(settings, epoch) for epoch in (1, 2, 3, 4)] == [False, False, True, False]
     assert settings.first_epoch == 3
 
@@ -107,7 +108,7 @@ def test_the_weight_switches_after_warm_up():
 @pytest.mark.parametrize("weight", [0.01, 1.0])
 def test_a_small_weight_never_switches(weight):
     settings = settings_of("irm", penalty_weight=weight, first_epoch=1)
-    assert {Irm.phase(settings, epoch) for epoch in range(1, 7)} == {PENALISED}
+    assert {Irm.phase(settings, epoch) for epoch in range(1, 7)} == {TRAIN}
     assert not any(Irm.restarts(settings, epoch) for epoch in range(1, 7))
     assert settings.first_epoch == 1
 

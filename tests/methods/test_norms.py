@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from brio_core.methods.disco.experts import ExpertNorm, centre_relu
+from brio_core.methods.disco.experts import ExpertNorm
 from brio_core.methods.layers.norms import MaskedNorm, NodeNorm, norm_relu, residual_norm
 from brio_core.system.randomness import dropout
 
@@ -33,12 +33,6 @@ def test_norm_dropout_is_norm_then_dropout():
     values = draw(2, 7, 4) * 3 + 1
     wanted = dropout(nn.BatchNorm1d(4)(values.flatten(0, 1)).view_as(values), 0.3, KEY, 2)
     torch.testing.assert_close(norm_relu(values, NodeNorm(4), 0.3, KEY, 2, relu=False), wanted)
-
-
-def test_centre_relu_is_its_formula():
-    hidden, heard, centre, bias = draw(3, 2, 7, 4), draw(3, 2, 7, 4), draw(3, 2, 7, 1), draw(3, 4)
-    wanted = (centre * hidden + heard + bias[:, None, None]).relu()
-    torch.testing.assert_close(centre_relu(hidden, heard, centre, bias), wanted)
 
 
 # The widest have several tiles of channels, the last of them not full.

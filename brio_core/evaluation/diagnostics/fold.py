@@ -23,7 +23,7 @@ from brio_core.evaluation.diagnostics.factors import (
 from brio_core.evaluation.diagnostics.mismatch_axes import predictive_variation, site_discrepancy
 from brio_core.evaluation.diagnostics.scan_length import POSITIONS, shortened
 from brio_core.evaluation.scores import auc
-from brio_core.methods.brio import Brio
+from brio_core.methods.brio.method import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.methods.interface import Features, Method, PathMethod
 from brio_core.system.residence import gather, rows_of

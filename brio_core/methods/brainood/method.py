@@ -124,10 +124,6 @@ class BrainOod(GradientMethod):
         edges = EdgeLists.of(features)
         return self.encode(features, edges.spread(self.chance(features)), None, 0)[0].mean(-2)
 
-    def logits(self, features: Features) -> Tensor:
-        scores = self.head(self.represent(features))
-        return scores[:, 1] - scores[:, 0]
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s, features, key = self.hyperparameters, batch.features, batch.key
         edges = EdgeLists.of(features)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from brio_core.methods.layers.transport import self_transport_cost, transport_cost
+from brio_core.methods.layers.transport import transport_cost
 
 
 def pair_costs(factors: Tensor, weight_matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,5 +53,5 @@ def alignment_loss(
     n_sites = factors.shape[-5]
     cross, within = pair_costs(factors, weight_matrix)
     excess = transport_cost(cross, epsilon, iterations)
-    excess = excess - self_transport_cost(within, epsilon, iterations)
+    excess = excess - transport_cost(within, epsilon, iterations, symmetric=True)
     return (strength_matrix * excess).sum((-3, -2, -1)) / (2 * n_sites * (n_sites - 1))

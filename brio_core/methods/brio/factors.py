@@ -1,6 +1,7 @@
 """Correspondence-preserving connectome factorization: encoder, shared assignment, factors."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,20 +56,13 @@ class SignedEncoder(nn.Module):
 class Assignment(nn.Module):
     """Balanced assignment of ROIs to factors from queries and ROI identities alone."""
 
-    def __init__(
-        self,
-        factors: int,
-        roi_dim: int,
-        width: int,
-        temperature: float,
-        iterations: int,
-        query_scale: float,
-    ) -> None:
+    def __init__(self, hyperparameters: Any) -> None:
         super().__init__()
-        self.queries = nn.Parameter(query_scale * torch.randn(factors, width))
-        self.keys = nn.Linear(roi_dim, width, bias=False)
-        self.scale = 1 / (math.sqrt(width) * temperature)
-        self.iterations = iterations
+        s, width = hyperparameters, hyperparameters.assignment_dim
+        self.queries = nn.Parameter(s.query_scale * torch.randn(s.factors, width))
+        self.keys = nn.Linear(s.roi_dim, width, bias=False)
+        self.scale = 1 / (math.sqrt(width) * s.temperature)
+        self.iterations = s.assignment_iterations
 
     def forward(self, roi_embedding: Tensor) -> Tensor:
         """The assignment (J, P), Eq. (shared_assignment)."""

@@ -11,7 +11,14 @@ from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
 from brio_core.methods.brio.qualification import qualify
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
-from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.interface import (
+    TRAIN,
+    WARM_UP,
+    Batch,
+    Features,
+    GradientMethod,
+    binary_cross_entropy,
+)
 from brio_core.methods.layers.transport import marginal_error
 from brio_core.methods.linear.method import mean_and_scale
 from brio_core.methods.stack import FoldStack
@@ -20,7 +27,6 @@ from brio_core.methods.training_scans import TrainingScans
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
 
-WARM_UP, QUALIFIED = "warm-up", "qualified"
 # How many graphs of one fold are encoded at a time while qualifications are refreshed.
 GRAPHS_AT_ONCE = 512
 
@@ -87,14 +93,7 @@ class Brio(GradientMethod):
         s = hyperparameters
         self.factor_dim = s.total_factor_dim // s.factors
         self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers, s.roi_scale)
-        self.assignment = Assignment(
-            s.factors,
-            s.roi_dim,
-            s.assignment_dim,
-            s.temperature,
-            s.assignment_iterations,
-            s.query_scale,
-        )
+        self.assignment = Assignment(s)
         self.factor_map = FactorMap(s.hidden, self.factor_dim)
         self.head = nn.Linear(s.total_factor_dim, 1)
         self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
@@ -130,9 +129,9 @@ class Brio(GradientMethod):
         """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
         fc = inputs["fc"]
         if kernels.usable(fc, "signed"):
-            from brio_core.kernels.signed import signed_features
+            from brio_core.kernels.signed import SignedFeatures
 
-            graph, descriptor = (one[0] for one in signed_features(fc, self.support[None]))
+            graph, descriptor = SignedFeatures.apply(fc, self.support)
         else:
             graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
             descriptor = node_descriptor(fc, self.support)
@@ -159,9 +158,6 @@ class Brio(GradientMethod):
         factors = self.factors(features, self.current_assignment())
         return factors.flatten(-2) / self.hyperparameters.factors**0.5
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def contributions(self, features: Features) -> Tensor:
         """Factor contributions a (B, J) before the 1/sqrt(J) scaling."""
         return (self.factors(features, self.anchored) * self.classifier).sum(-1)
@@ -178,7 +174,7 @@ class Brio(GradientMethod):
         # Equally filled (site, class) cells: the plain mean is Eq. (classification_loss).
         classification = binary_cross_entropy(logits, batch.label)
         alignment = torch.zeros_like(classification)
-        if phase == QUALIFIED and s.lambda_env > 0:
+        if phase == TRAIN and s.lambda_env > 0:
             cells = (self.n_sites, 2, s.subjects_per_site_class, s.factors, self.factor_dim)
             alignment = alignment_loss(
                 factors.view(cells),
@@ -195,16 +191,12 @@ class Brio(GradientMethod):
         return classification + s.lambda_env * alignment, logs
 
     @classmethod
-    def phase(cls, hyperparameters: BrioHyperparameters, epoch: int) -> str:
-        return WARM_UP if epoch <= hyperparameters.warmup_epochs else QUALIFIED
-
-    @classmethod
     def restarts(cls, hyperparameters: BrioHyperparameters, epoch: int) -> bool:
         return hyperparameters.restart_after_warmup and epoch == hyperparameters.warmup_epochs + 1
 
     @classmethod
     def frozen(cls, phase: str) -> tuple[str, ...]:
-        return ("assignment.",) if phase == QUALIFIED else ()
+        return ("assignment.",) if phase == TRAIN else ()
 
     @classmethod
     def before_step(

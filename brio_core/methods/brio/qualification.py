@@ -1,7 +1,6 @@
 """Task-calibrated re-estimation qualification: which factors may be aligned, and how strongly."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,11 +9,26 @@ VARIANTS = ("none", "RS", "TR", "SM", "SF", "QG")
 
 
 @dataclass(frozen=True)
-class Qualification:
-    """Qualifications of one model snapshot and the statistics behind them.
+class SiteClassStatistics:
+    """E sites, 2 classes, J factors; leading batch dimensions of the input come first."""
 
-    E sites, 2 classes, J factors; leading batch dimensions of the input come first everywhere
-    except in ``pairs``.
+    mean: Tensor
+    """mu (E, 2, J)."""
+    variance: Tensor
+    """V_sub (E, 2, J)."""
+    site_contrast: Tensor
+    """Delta_e (E, J)."""
+    variation: Tensor
+    """D_re (E, 2, J)."""
+    scale: Tensor
+    """T (E, 2, J)."""
+
+
+@dataclass(frozen=True)
+class Qualification(SiteClassStatistics):
+    """Qualifications of one model snapshot beside the statistics behind them.
+
+    ``pairs`` has no leading batch dimensions.
     """
 
     relevance: Tensor
@@ -33,39 +47,8 @@ class Qualification:
     """``weights`` for all ordered pairs (E, E, 2, J)."""
     strength_matrix: Tensor
     """``strength`` for all ordered pairs (E, E, 2), zero on the diagonal."""
-    mean: Tensor
-    """mu (E, 2, J)."""
-    variance: Tensor
-    """V_sub (E, 2, J)."""
-    site_contrast: Tensor
-    """Delta_e (E, J)."""
-    pooled_variance: Tensor
-    """V_pool (2, J)."""
-    contrast: Tensor
-    """Delta (J,)."""
-    block_share: Tensor
-    """beta (J,)."""
     task_score: Tensor
     """R_task (J,)."""
-    variation: Tensor
-    """D_re (E, 2, J)."""
-    scale: Tensor
-    """T (E, 2, J)."""
-
-
-class SiteClassStatistics(NamedTuple):
-    """E sites, 2 classes, J factors; leading batch dimensions of the input come first."""
-
-    mean: Tensor
-    """mu (E, 2, J)."""
-    variance: Tensor
-    """V_sub (E, 2, J)."""
-    site_contrast: Tensor
-    """Delta_e (E, J)."""
-    variation: Tensor
-    """D_re (E, 2, J)."""
-    scale: Tensor
-    """T (E, 2, J)."""
 
 
 def site_class_statistics(
@@ -133,11 +116,10 @@ def qualify(
     """
     if without not in VARIANTS:
         raise ValueError(f"without is one of {', '.join(VARIANTS)}, not {without!r}")
-    statistics = site_class_statistics(contributions, site, label, n_sites)
-    mean, variance, site_contrast, variation, scale = statistics
-    n_sites = mean.shape[-3]
+    found = site_class_statistics(contributions, site, label, n_sites)
+    n_sites = found.mean.shape[-3]
     # Eq. source_balanced_statistics
-    pooled_variance, contrast = variance.mean(-3), site_contrast.mean(-2)
+    pooled_variance, contrast = found.variance.mean(-3), found.site_contrast.mean(-2)
     # Eq. task_relevance
     squared_norm = classifier.square().sum(-1)
     block_share = squared_norm / (squared_norm.sum(-1, keepdim=True) + stabiliser)
@@ -145,7 +127,7 @@ def qualify(
     total = task_score.sum(-1, keepdim=True)
     relevance = task_score / total.where(total > 0, 1)
     # Eq. reestimation_support
-    support = (scale + stabiliser) / (scale + variation + stabiliser)
+    support = (found.scale + stabiliser) / (found.scale + found.variation + stabiliser)
 
     # Where support is not used, no re-estimates need to be given.
     if without in ("RS", "QG"):
@@ -178,13 +160,6 @@ def qualify(
         strength=strength[..., first, second, :],
         weight_matrix=weights,
         strength_matrix=strength,
-        mean=mean,
-        variance=variance,
-        site_contrast=site_contrast,
-        pooled_variance=pooled_variance,
-        contrast=contrast,
-        block_share=block_share,
         task_score=task_score,
-        variation=variation,
-        scale=scale,
+        **vars(found),
     )

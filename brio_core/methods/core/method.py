@@ -225,9 +225,6 @@ class Core(GradientMethod):
         """The gated mean over edges."""
         return self.encode(features)[0]
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         pooled, gate_logits = self.encode(batch.features)
         pooled = dropout(pooled, self.hyperparameters.dropout, batch.key)

@@ -70,7 +70,10 @@ class ExpertLinear(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Each expert's own values (K, ..., d) to (K, ..., e)."""
-        return _add_bias(self.project(values), self.bias)
+        products = self.project(values)
+        if self.bias is None:
+            return products
+        return products + self.bias.view(len(self.bias), *[1] * (values.ndim - 2), -1)
 
 
 def side_by_side(values: Tensor, weight: Tensor) -> Tensor:
@@ -79,17 +82,6 @@ def side_by_side(values: Tensor, weight: Tensor) -> Tensor:
     # One wide product: repeating the values would cost their size once per expert. Unlike a
     # transposition, unbinding gives the weight a contiguous gradient, which a fused Adam wants.
     return (values @ torch.cat(weight.unbind(), -1)).unflatten(-1, (experts, after))
-
-
-def share(values: Tensor, weight: Tensor) -> Tensor:
-    """The same as (K, ..., e), a copy of its own for every expert."""
-    return side_by_side(values, weight).movedim(-2, 0).contiguous()
-
-
-def _add_bias(values: Tensor, bias: Tensor | None) -> Tensor:
-    if bias is None:
-        return values
-    return values + bias.view(len(bias), *[1] * (values.ndim - 2), bias.shape[-1])
 
 
 class ExpertNorm(nn.Module):
@@ -149,12 +141,15 @@ class ExpertGin(nn.Module):
         hidden = nodes
         for layer, (first, second, norm) in enumerate(zip(self.first, self.second, self.norms)):
             # The first Linear commutes with the sum over neighbours.
-            hidden = first.project(hidden) if layer else share(hidden, first.weight)
+            if layer == 0:
+                hidden = side_by_side(hidden, first.weight).movedim(-2, 0).contiguous()
+            else:
+                hidden = first.project(hidden)
             centre = (1 + self.epsilon[layer]).view(-1, 1, 1, 1)
             # Nobody hears a node without edges, so only its own term must vanish.
             centre = centre * kept if layer == 0 else centre.expand_as(kept)
-            hidden = centre_relu(hidden, adjacency @ hidden, centre, first.bias)
-            hidden = norm_relu(second(hidden), norm, self.rate, key, stream + layer)
+            heard = torch.addcmul(adjacency @ hidden, hidden, centre) + first.bias[:, None, None]
+            hidden = norm_relu(second(heard.relu()), norm, self.rate, key, stream + layer)
         return hidden
 
 
@@ -174,11 +169,3 @@ class SlowLinear(nn.Linear):
 
     def forward(self, values: Tensor) -> Tensor:
         return self.fraction * super().forward(values)
-
-
-def centre_relu(hidden: Tensor, heard: Tensor, centre: Tensor, bias: Tensor) -> Tensor:
-    """``relu(centre * hidden + heard + bias)``: the first half of a GIN's network.
-
-    Nodes and messages are (K, B, P, d), ``centre`` (K, B, P, 1), ``bias`` (K, d).
-    """
-    return (torch.addcmul(heard, hidden, centre) + bias[:, None, None]).relu()

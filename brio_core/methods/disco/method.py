@@ -26,13 +26,12 @@ from brio_core.methods.disco.experts import (
     side_by_side,
 )
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
-from brio_core.methods.interface import Batch, Features, GradientMethod
+from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
 from brio_core.methods.layers.edge_scores import edge_scores
 from brio_core.system.errors import BrioError
 
-WARM_UP, ROUTED = "warm-up", "routed"
 MASKS, SELECTOR, EXPERTS = 0, 100, 200
 ALLOWED_CORRELATION = 0.10
 TEACHER_TEMPERATURE = 0.75
@@ -173,7 +172,7 @@ class Disco(GradientMethod):
         opinions = self.ask(batch.features, batch.key)
         present = EdgeLists.of(batch.features).present
         gate = self.gate(opinions.logits)
-        routing = gate if phase == ROUTED else torch.full_like(gate, 1 / s.experts)
+        routing = gate if phase == TRAIN else torch.full_like(gate, 1 / s.experts)
         # Each expert answers for itself; the mixture is not trained as one.
         errors = cross_entropies(opinions.logits, batch.label)
         logs = {
@@ -190,10 +189,6 @@ class Disco(GradientMethod):
             + s.lambda_gate * logs["gate"]
         )
         return loss, logs
-
-    @classmethod
-    def phase(cls, hyperparameters: DiscoHyperparameters, epoch: int) -> str:
-        return WARM_UP if epoch <= hyperparameters.warmup_epochs else ROUTED
 
     def ask(self, features: Features, key: Tensor | None) -> Opinions:
         """What every expert keeps of every graph, and makes of it; random with a key."""

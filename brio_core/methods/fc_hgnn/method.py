@@ -130,9 +130,6 @@ class FcHgnn(GradientMethod):
         heard = features["heard"].movedim(-2, 0)
         return self.network(embedded, heard, memory=self.memory)[0]
 
-    def logits(self, features: Features) -> Tensor:
-        return self.head(self.represent(features)).squeeze(-1)
-
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         # Stand-ins for subjects that a fold does not have count nowhere.
         present = batch.site >= 0

@@ -65,7 +65,7 @@ def norm_relu(
         remember(norm, mean, variance, values.numel() // mean.numel())
         return out
     normed = norm(values).relu() if relu else norm(values)
-    return normed if key is None else dropout(normed, rate, key, stream)
+    return dropout(normed, rate, key, stream)
 
 
 def residual_norm(hidden: Tensor, own: Tensor, received: Tensor, norm: nn.LayerNorm) -> Tensor:

@@ -6,15 +6,15 @@ dimensions, works in the log domain, has no data-dependent control flow and so r
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from brio_core.kernels.sinkhorn import (
-    negative_potentials,
-    solve,
-    symmetric_negative_potential,
-)
+from brio_core import kernels
+
+# Points of a measure that the fused iterations hold at once.
+LARGEST_SIDE = 64
 
 
 def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
@@ -40,18 +40,68 @@ def marginal_error(plan: Tensor) -> Tensor:
     return torch.maximum(rows, columns)
 
 
-def transport_cost(cost: Tensor, epsilon: float, iterations: int = 50) -> Tensor:
+class Transport(NamedTuple):
+    """What Sinkhorn iterations leave behind for costs (..., n, m); nothing carries a gradient."""
+
+    plan: Tensor
+    entropy: Tensor
+    """The dual value less <plan, cost>: epsilon KL(plan || uniform) at convergence."""
+
+
+def negative_potentials(
+    to_rows: Tensor, to_columns: Tensor, iterations: int, symmetric: bool
+) -> tuple[Tensor, Tensor]:
+    """Potentials over -epsilon, (..., n) and (..., m); the same if the problem is symmetric.
+
+    Both inputs are -cost / epsilon (..., n, m) plus the logarithms of the masses that are summed
+    over.
+    """
+    # Eq. app_sinkhorn_log_updates.
+    phi, psi = torch.zeros_like(to_rows[..., 0]), torch.zeros_like(to_rows[..., 0, :])
+    for _ in range(iterations):
+        update = (to_rows - psi[..., None, :]).logsumexp(-1)
+        if symmetric:
+            # The mean with the old potential keeps the fixed point and ends its oscillation.
+            phi = psi = (phi + update) / 2
+        else:
+            phi, psi = update, (to_columns - update[..., None]).logsumexp(-2)
+    return phi, psi
+
+
+def solve_plain(cost: Tensor, epsilon: float, iterations: int, symmetric: bool) -> Transport:
+    """:func:`solve` in torch operations, for any device, dtype and size."""
+    n, m = cost.shape[-2:]
+    scaled = cost / -epsilon
+    sides = (scaled - math.log(m), scaled - math.log(n))
+    phi, psi = negative_potentials(*sides, iterations, symmetric)
+    logarithm = scaled - phi[..., None] - psi[..., None, :]
+    plan = logarithm.exp() / (n * m)
+    # Eq. app_sinkhorn_dual bounds the value from below for any potentials, converged or not.
+    phi, psi = phi * -epsilon, psi * -epsilon
+    dual = phi.mean(-1) + psi.mean(-1) + epsilon * (1 - plan.sum((-2, -1)))
+    return Transport(plan, dual - (plan * cost).sum((-2, -1)))
+
+
+def solve(cost: Tensor, epsilon: float, iterations: int, symmetric: bool = False) -> Transport:
+    """Run Sinkhorn iterations on detached costs (..., n, m): one kernel on a GPU."""
+    cost = cost.detach()
+    if max(cost.shape[-2:]) <= LARGEST_SIDE and kernels.usable(cost, "sinkhorn"):
+        from brio_core.kernels.sinkhorn import Sinkhorn
+
+        return Transport(*Sinkhorn.apply(cost, epsilon, iterations, symmetric))
+    return solve_plain(cost, epsilon, iterations, symmetric)
+
+
+def transport_cost(
+    cost: Tensor, epsilon: float, iterations: int = 50, symmetric: bool = False
+) -> Tensor:
     """OT_epsilon (Eq. app_sinkhorn_regularized_ot) of costs (..., n, m).
 
-    By the envelope theorem the gradient with respect to the cost is the plan.
+    ``symmetric`` costs, those of measures with themselves, get the averaged update with one
+    potential for both sides. By the envelope theorem the gradient with respect to the cost is the
+    plan.
     """
-    result = solve(cost, epsilon, iterations)
-    return result.entropy + (result.plan * cost).sum((-2, -1))
-
-
-def self_transport_cost(cost: Tensor, epsilon: float, iterations: int = 50) -> Tensor:
-    """OT_epsilon of a measure with itself, from symmetric costs (..., n, n)."""
-    result = solve(cost, epsilon, iterations, symmetric=True)
+    result = solve(cost, epsilon, iterations, symmetric)
     return result.entropy + (result.plan * cost).sum((-2, -1))
 
 
@@ -76,10 +126,8 @@ def padded_transport(
     """
     scaled = cost / -epsilon
     to_rows = scaled + column_mass[..., None, :]
-    if symmetric:
-        phi = psi = symmetric_negative_potential(to_rows, iterations)
-    else:
-        phi, psi = negative_potentials(to_rows, scaled + row_mass[..., None], iterations)
+    to_columns = scaled + row_mass[..., None]
+    phi, psi = negative_potentials(to_rows, to_columns, iterations, symmetric)
     plan = (to_rows + row_mass[..., None] - phi[..., None] - psi[..., None, :]).exp()
     # Eq. app_sinkhorn_dual, with potentials over -epsilon.
     dual = (row_mass.exp() * phi).sum(-1) + (column_mass.exp() * psi).sum(-1)
@@ -109,6 +157,7 @@ def sinkhorn_divergence(x: Tensor, y: Tensor, epsilon: float, iterations: int = 
     centre = points.mean(-2, keepdim=True)
     x, y = x - centre, y - centre
     alone = [
-        self_transport_cost(squared_distances(side, side), epsilon, iterations) for side in (x, y)
+        transport_cost(squared_distances(side, side), epsilon, iterations, symmetric=True)
+        for side in (x, y)
     ]
     return transport_cost(squared_distances(x, y), epsilon, iterations) - sum(alone) / 2

@@ -145,10 +145,6 @@ class LinearConvolutions(nn.Module):
 
     def _pool(self, responses: Tensor, lengths: Tensor) -> Tensor:
         """Largest response in every bin of the first ``lengths`` (S, n) places."""
-        if self.training and kernels.usable(responses, "bin_max"):
-            from brio_core.kernels.bin_max import BinMax
-
-            return BinMax.apply(responses, self.bins)[0]
         place = torch.arange(responses.shape[-1], device=responses.device)
         lengths = lengths[..., None, None, None]
         pooled = []
