@@ -11,10 +11,9 @@ import math
 import torch
 from torch import Tensor
 
+from brio_core.connectivity import FISHER_Z, LOGARITHM, PARTIAL
 from brio_core.connectivity.fisher_z import without_diagonal
 
-FISHER_Z, LOGARITHM, PARTIAL = "fisher-z", "logarithm", "partial"
-KINDS = (FISHER_Z, LOGARITHM, PARTIAL)
 # What a polynomial may leave out of a matrix function, relative to its largest entries.
 POLYNOMIAL_ERROR = 1e-8
 
@@ -25,7 +24,7 @@ def connectivity_of(fisher_z: Tensor, kind: str, shrinkage: float) -> Tensor:
     Parameters
     ----------
     fisher_z : (..., P, P)
-    kind : one of ``KINDS``
+    kind : one of :data:`brio_core.connectivity.KINDS`
     shrinkage : s, above 0 and at most 1; Fisher z has none
     """
     if kind == FISHER_Z:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.connectivity.kinds import FISHER_Z
+from brio_core.connectivity import FISHER_Z
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.series import mirrored_window, shifted, standardised

@@ -3,7 +3,7 @@
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, get_args, get_origin
 
-from brio_core.connectivity.kinds import FISHER_Z, KINDS
+from brio_core.connectivity import FISHER_Z, KINDS
 from brio_core.system.errors import BrioError
 
 POSITIVE = ("epochs", "batch_size", "subjects_per_site_class", "sites_per_batch",

@@ -14,7 +14,8 @@ from torch.func import grad_and_value
 from torch.nn import functional
 
 from brio_core.cohorts.stores import Rois
-from brio_core.connectivity.kinds import FISHER_Z, connectivity_of
+from brio_core.connectivity import FISHER_Z
+from brio_core.connectivity.kinds import connectivity_of
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.stack import FoldStack
 from brio_core.methods.train_view import TrainView

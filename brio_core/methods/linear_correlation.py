@@ -10,13 +10,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from brio_core.connectivity import KINDS
 from brio_core.connectivity.graphs import (
     edge_places,
     node_descriptor,
     support_of_edges,
     upper_triangle,
 )
-from brio_core.connectivity.kinds import KINDS
 from brio_core.methods.hyperparameters import check_choice
 from brio_core.methods.linear.method import (
     LogisticHyperparameters,

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core.connectivity import FISHER_Z
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.connectivity.kinds import FISHER_Z, connectivity_of
+from brio_core.connectivity.kinds import connectivity_of
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import (
     SOURCES,

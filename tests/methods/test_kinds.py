@@ -6,8 +6,9 @@ import torch
 from synthetic import make_cohort, make_problem, settings_of
 from test_interface import METHODS, last_state, replace_scans, same_state
 
+from brio_core.connectivity import FISHER_Z, LOGARITHM
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.connectivity.kinds import FISHER_Z, LOGARITHM, connectivity_of
+from brio_core.connectivity.kinds import connectivity_of
 from brio_core.methods import registry
 from brio_core.system.errors import BrioError
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core.connectivity import FISHER_Z
 from brio_core.connectivity.graphs import normalised_adjacency
-from brio_core.connectivity.kinds import FISHER_Z
 from brio_core.methods.core.scaffold import Group, scaffold_statistics
 from brio_core.methods.core.sliding_windows import (
     N_DESCRIPTORS,

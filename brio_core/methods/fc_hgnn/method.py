@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.cohorts.stores import Rois
+from brio_core.connectivity import FISHER_Z
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.connectivity.kinds import FISHER_Z
 from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres, sides_are_known
 from brio_core.methods.fc_hgnn.population import EDGE_RULES, Population, PopulationNetwork
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice

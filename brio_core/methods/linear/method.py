@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from brio_core.connectivity import FISHER_Z
 from brio_core.connectivity.graphs import upper_triangle
-from brio_core.connectivity.kinds import FISHER_Z
 from brio_core.connectivity.tangent import CHUNK
 from brio_core.methods.hyperparameters import Hyperparameters, check_choice
 from brio_core.methods.interface import SOURCES, VALIDATION, Features, PathMethod

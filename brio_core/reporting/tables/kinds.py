@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from brio_core.connectivity.kinds import FISHER_Z, KINDS
+from brio_core.connectivity import FISHER_Z, KINDS
 from brio_core.evaluation.site_statistics import signed_rank
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.given import Given
