@@ -85,23 +85,47 @@ def _by_eigenvectors(matrix: Tensor, lowest: float, function) -> Tensor:
 
 
 def chebyshev(matrix: Tensor, lowest: float, constant, coefficient) -> Tensor:
-    """A function of symmetric matrices (..., P, P) by its Chebyshev series, as Clenshaw sums it.
+    """A function of symmetric matrices (..., P, P) by its Chebyshev series.
 
     The series is on ``[a, b]``: ``a`` is ``lowest``, ``b`` the largest sum of a matrix's absolute
     rows, which no eigenvalue exceeds. ``coefficient`` gets a, b, the ratio r of the series and a
     degree above 0. The worst matrix that correlations allow decides how many degrees there are.
     """
     n_rois = matrix.shape[-1]
-    high = matrix.abs().sum(-1).amax(-1)[..., None, None].clamp(min=1.01 * lowest)
+    high = matrix.abs().sum(-1).amax(-1).clamp(min=1.01 * lowest)
     low = torch.full_like(high, lowest)
     ratio = (high.sqrt() - low.sqrt()) / (high.sqrt() + low.sqrt())
-    identity = torch.eye(n_rois, dtype=matrix.dtype, device=matrix.device)
-    argument = (2 * matrix - (low + high) * identity) / (high - low)
-    after, next_after = torch.zeros_like(matrix), torch.zeros_like(matrix)
-    for degree in range(_degrees(n_rois, lowest), 0, -1):
-        term = coefficient(low, high, ratio, degree) * identity
-        after, next_after = term + 2 * argument @ after - next_after, after
-    return constant(low, high) * identity + argument @ after - next_after
+    step = max(2, math.isqrt(_degrees(n_rois, lowest)))
+    blocks = -(-_degrees(n_rois, lowest) // step)
+    series = [coefficient(low, high, ratio, degree) for degree in range(1, (blocks + 1) * step)]
+    identity = torch.eye(n_rois, dtype=matrix.dtype, device=matrix.device).expand_as(matrix)
+    centre, spread = (low + high)[..., None, None], (high - low)[..., None, None]
+    argument = (2 * matrix - centre * identity) / spread
+    return _summed([constant(low, high), *series], step, identity, argument)
+
+
+def _summed(series: list[Tensor], step: int, identity: Tensor, argument: Tensor) -> Tensor:
+    """The sum of ``series[k] T_k``, by far fewer products of matrices than there are degrees.
+
+    It is ``sum over j of E_j T_js``, where E_j is a sum of the first ``step`` polynomials: because
+    ``2 T_i T_js = T_(js+i) + T_(js-i)``, what T_(js-i) gets too much is taken from its coefficient.
+    """
+    blocks, series = len(series) // step, list(series)
+    for block in range(blocks - 1, 0, -1):
+        for degree in range(1, step):
+            upper = series[block * step + degree]
+            series[block * step - degree] = series[block * step - degree] - upper
+            series[block * step + degree] = 2 * upper
+    first = [identity, argument]
+    while len(first) <= step:
+        first.append(2 * argument @ first[-1] - first[-2])
+    stride, small = first[step], torch.stack(first[:step], -3)
+    weights = torch.stack(series, -1).unflatten(-1, (blocks, step))
+    parts = (weights @ small.flatten(-2)).unflatten(-1, identity.shape[-2:])
+    after, next_after = torch.zeros_like(argument), torch.zeros_like(argument)
+    for block in range(blocks - 1, 0, -1):
+        after, next_after = parts[..., block, :, :] + 2 * stride @ after - next_after, after
+    return parts[..., 0, :, :] + stride @ after - next_after
 
 
 def _degrees(n_rois: int, lowest: float) -> int:

@@ -55,6 +55,11 @@ class DiscHyperparameters(GradientHyperparameters):
         # The authors count epochs from 0 and swap above the share: first in the 102nd of 200.
         return int(self.swap_share * self.epochs) + 1
 
+    @property
+    def patient_until(self) -> int:
+        # The authors never stop early; a fold that did before swapping would not be DisC.
+        return max(super().patient_until, self.epochs_apart)
+
 
 class MeanGcn(nn.Module):
     """Linear; then mean over neighbours - Linear - BatchNorm - ReLU, plus what came in."""

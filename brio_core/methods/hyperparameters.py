@@ -99,6 +99,11 @@ class GradientHyperparameters(Hyperparameters):
     final_learning_rate: float
     precision: str
 
+    @property
+    def patient_until(self) -> int:
+        """The epoch after which ``patience`` counts: the last that is not eligible."""
+        return self.first_epoch - 1
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("sampler", self.sampler, self.samplers)

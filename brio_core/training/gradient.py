@@ -237,7 +237,7 @@ class GradientFit:
         self.best_epoch.copy_(torch.where(better, epoch, self.best_epoch))
         self.last_epoch.copy_(torch.where(self.active, epoch, self.last_epoch))
         if hyperparameters.patience:
-            waited = epoch - self.risen_epoch.clamp(min=hyperparameters.first_epoch - 1)
+            waited = epoch - self.risen_epoch.clamp(min=hyperparameters.patient_until)
             self.active &= waited < hyperparameters.patience
 
     def _record(self) -> None:

@@ -5,7 +5,6 @@ import pytest
 import scipy.linalg
 import scipy.stats
 import torch
-from nilearn.connectome import ConnectivityMeasure
 from sklearn.covariance import ShrunkCovariance
 
 from brio_core.connectivity import kinds
@@ -40,6 +39,7 @@ def test_logarithm_is_scipys(shrinkage):
 
 @pytest.mark.parametrize("shrinkage", [0.1, 0.6])
 def test_partial_correlation_is_nilearns(shrinkage):
+    ConnectivityMeasure = pytest.importorskip("nilearn.connectome").ConnectivityMeasure
     series = scan()
     # With standardised series, scikit-learn shrinks towards the identity too.
     estimator = ShrunkCovariance(shrinkage=shrinkage)
@@ -99,3 +99,20 @@ def test_kinds_work_under_vmap_and_in_batches():
         mapped = torch.func.vmap(lambda one, kind=kind: kinds.connectivity_of(one, kind, 0.6))(z)
         torch.testing.assert_close(mapped, together)
         torch.testing.assert_close(kinds.connectivity_of(z[1], kind, 0.6), together[1])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("kind", [kinds.LOGARITHM, kinds.PARTIAL])
+def test_a_gpu_gives_what_a_cpu_gives(kind):
+    z = torch.stack(
+        [fisher_z_connectivity(torch.as_tensor(scan(frames, 200))) for frames in (40, 90)]
+    )
+    expected = kinds.connectivity_of(z, kind, 0.6)
+    torch.testing.assert_close(kinds.connectivity_of(z.cuda(), kind, 0.6).cpu(), expected)
+    graph, moved = torch.cuda.CUDAGraph(), z.float().cuda()
+    kinds.connectivity_of(moved, kind, 0.6)
+    with torch.cuda.graph(graph):
+        captured = kinds.connectivity_of(moved, kind, 0.6)
+    graph.replay()
+    torch.testing.assert_close(captured.cpu().double(), expected, rtol=0, atol=1e-5)

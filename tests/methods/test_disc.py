@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from synthetic import settings_of
+from synthetic import make_problem, settings_of, train_all
 from torch.func import grad
 
 from brio_core.methods.disc import (
@@ -130,6 +130,12 @@ def test_swapping_gives_a_swapped_vector_the_label_it_came_with():
     torch.testing.assert_close(
         found_bias[order], entropy(module.bias_head(pairs), LABEL[order], reduction="none")
     )
+
+
+def test_no_fold_stops_before_swapping_begins(tmp_path):
+    problem, _ = make_problem("disc", epochs=12, first_epoch=1, patience=2, swap_share=0.5)
+    for result in train_all(problem, tmp_path):
+        assert result.epochs >= 9, "swapping begins in the eighth epoch, and two more may be lost"
 
 
 def test_swapping_starts_where_the_authors_have_it_and_all_epochs_are_eligible():
