@@ -133,6 +133,7 @@ def test_folds_of_one_class_are_noted(mine, monkeypatch):
 def test_long_lists_go_to_a_file_and_errors_stand_last(mine, run_script):
     folder = mine / "data" / "mine"
     rows = ["participant_id\tsite\tdiagnosis"]
+    # Beside them lie 60 scans without a row.
     for number in range(300):
         rows.append(f"n{number}\tsite{number % 3}\t{('control', 'patient')[number // 3 % 2]}")
         if number % 5:
@@ -142,9 +143,9 @@ def test_long_lists_go_to_a_file_and_errors_stand_last(mine, run_script):
     result = run_script(*words, "--table", mine / "all.tsv")
     lines = result.stdout.splitlines()
     assert result.returncode == 1 and len(lines) < 60
-    assert lines[0] == f"all 300 subjects are in {mine / 'all.tsv'}, with the reasons"
+    assert lines[0] == f"all 360 subjects are in {mine / 'all.tsv'}, with the reasons"
     table = pd.read_csv(mine / "all.tsv", sep="\t")
-    assert len(table) == 300 and (table["kept"] == "no").sum() > 60
+    assert len(table) == 360 and (table["kept"] == "no").sum() > 60
     assert f"  and {(table['kept'] == 'no').sum() - 20} more" in lines
     assert lines[-2] == "errors, which stop a run:" and "no subject" in lines[-1]
 

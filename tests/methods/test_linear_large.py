@@ -96,7 +96,8 @@ class TestLargeCohort:
         iterative, _ = make_problem(name, cohort, table, folds=slice(0, 2))
         for fold, one in zip(iterative.data.folds, expected):
             other = fit_path(iterative, fold)
-            assert other.history == one.history
+            for found, wanted in zip(other.history, one.history, strict=True):
+                assert found == pytest.approx(wanted, rel=1e-3)
             assert other.selected_epoch == one.selected_epoch
             for split, logits in fold_logits(exact, one, fold).items():
                 found = fold_logits(iterative, other, fold)[split]

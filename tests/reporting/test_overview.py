@@ -196,7 +196,7 @@ def test_page_is_read_from_top_to_bottom(page):
     needed = {"cohort", "results", "comparison", "permuted", "paper", "efficiency", "settings"}
     assert needed <= set(names)
     assert "In the paper: 895 numbers, not run" in text
-    assert f"all methods: note = {EVIL}" in html.unescape(page), "changed settings are said"
+    assert f"all methods: optimiser = {EVIL}" in html.unescape(page), "changed settings are said"
 
 
 def test_sections_that_the_page_does_not_know_are_shown():

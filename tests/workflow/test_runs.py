@@ -46,7 +46,7 @@ def test_a_plan_warns_of_what_would_stop_a_run(project):
     assert planned.returncode == 0
     last = planned.stdout[planned.stdout.index("What it will cost") :]
     assert "\nwarning: the data of some cohorts are missing.\nabide-aal116: the folder" in last
-    assert "\nwarning: 36 of 40 variants train on a GPU, and this machine shows none." in last
+    assert "\nwarning: 36 of 41 variants train on a GPU, and this machine shows none." in last
     assert "error: " not in planned.stdout
 
 
@@ -105,7 +105,8 @@ def test_data_are_not_needed_once_they_are_extracted(project):
 
 def test_a_changed_label_file_names_the_regions_again_and_extracts_nothing(project):
     dataset = project.folder / "config/datasets/abide-cc200.yaml"
-    old, new = "\nrois: {expected: 200}", "\nrois: {expected: 200, labels: labels.txt}"
+    old = "\nrois: {expected: 200, hemispheres: cc200}"
+    new = "\nrois: {expected: 200, labels: labels.txt}"
     assert old in dataset.read_text()
     dataset.write_text(dataset.read_text().replace(old, new))
     table = project.folder / "data/abide/ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"

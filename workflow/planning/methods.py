@@ -31,7 +31,7 @@ def declared(method: str) -> dict[str, bool] | None:
 
 def _file(module: str) -> Path | None:
     path = ROOT / module
-    files = (path.with_suffix(".py"), path / "__init__.py")
+    files = (path.with_suffix(".py"), path / "method.py", path / "__init__.py")
     return next((file for file in files if file.is_file()), None)
 
 

@@ -43,7 +43,7 @@ def test_nothing_fitted_depends_on_other_scans(name):
     other, _ = make_problem(name, replaced, table, **chosen)
     fitted = last_state(problem)
     assert same_state(fitted, last_state(other))
-    plain, _ = make_problem(name, cohort, table, folds=slice(0, 1))
+    plain, _ = make_problem(name, cohort, table, folds=slice(0, 1), connectivity=FISHER_Z)
     assert not same_state(fitted, last_state(plain))
 
 
