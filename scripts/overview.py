@@ -10,6 +10,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", required=True, metavar="JSON")
     parser.add_argument("--figures", nargs="+", required=True, metavar="PNG")
     parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
+    parser.add_argument("--sites", nargs="+", required=True, metavar="CSV")
     parser.add_argument(
         "--runs", nargs="+", required=True, metavar="PATH", help="run folders or .runs.json files"
     )

@@ -1,16 +1,21 @@
-"""95 % intervals: DeLong for pooled AUCs, a bootstrap within (fold, class) for means over folds."""
+"""95 % intervals: Student's for means over sites, DeLong for pooled AUCs, one for a new site."""
 
 import math
 from statistics import NormalDist
 
 import numpy as np
+from scipy.special import chdtri, ndtr, stdtrit
 
 from brio_core.evaluation.scores import Estimate, placements
-from brio_core.system.seeds import numpy_generator
 
 LEVEL = 0.95
 DRAWS = 2000
-_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+_TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+_Z = NormalDist().inv_cdf(_TAILS[1])
+# Of true AUCs of sites. Sites of which one is at chance and the next perfect are this far apart.
+LARGEST_DEVIATION = 0.25
+# A site at which no subject is out of order has no variance by its own scores.
+SMALLEST_VARIANCE = 1e-4
 
 
 def delong(label: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
@@ -84,88 +89,59 @@ def _edge(contradicted, outside: float, inside: float) -> float:
     return inside
 
 
-def resampling_weights(
-    fold: np.ndarray, label: np.ndarray, key: tuple, draws: int = DRAWS
-) -> np.ndarray:
-    """Bootstrap weights (draws, subjects); they sum to one within each fold and class.
+def interval_over_sites(values: np.ndarray) -> Estimate:
+    """Mean over sites with Student's interval; NaN ends where there are fewer than two sites.
 
-    From n subjects n - 1 are drawn: then the variance of a mean is unbiased also for the few
-    subjects of a small site (Rao and Wu, 1988). The weights depend on ``key`` and on the fold,
-    so all methods are resampled alike.
+    A site's AUC is averaged over seeds and varies with the site, its subjects and the seeds, and so
+    does the interval. ``benchmarks/intervals.py`` measures how often it holds the truth.
     """
-    fold, label = np.asarray(fold), np.asarray(label)
-    weights = np.zeros((draws, len(label)))
-    for name in np.unique(fold):
-        for value in (0, 1):
-            members = np.flatnonzero((fold == name) & (label == value))
-            if len(members):
-                size = max(len(members) - 1, 1)
-                generator = numpy_generator("interval", *key, name, value)
-                shares = np.full(len(members), 1 / len(members))
-                weights[:, members] = generator.multinomial(size, shares, draws) / size
-    return weights
+    values = np.asarray(values, float)
+    mean = float(values.mean()) if len(values) else math.nan
+    if len(values) < 2:
+        return Estimate(mean, math.nan, math.nan)
+    half = _student(len(values)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return Estimate(mean, mean - half, mean + half)
 
 
-def mean_intervals(
-    fold: np.ndarray, label: np.ndarray, logits: np.ndarray, weights: np.ndarray
-) -> tuple[Estimate, Estimate]:
-    """Mean over folds of AUC and of accuracy, with percentile intervals over subjects.
+def deviation_over_sites(deviation: float, n: int) -> Estimate:
+    """The interval of a standard deviation of ``n`` normal values, by chi-squared."""
+    if n < 2 or not deviation > 0:
+        return Estimate(deviation, math.nan, math.nan)
+    low, high = (deviation * math.sqrt((n - 1) / chdtri(n - 1, tail)) for tail in _TAILS)
+    return Estimate(deviation, low, high)
 
-    Folds are fixed and their subjects are resampled, so the interval speaks about these sites.
-    Folds with one class are left out.
+
+def prediction_interval(values: np.ndarray, variances: np.ndarray) -> tuple[float, float]:
+    """Where the true AUC of a site lies that is not among these (95 %).
+
+    A random-effects model: true AUCs differ between sites with an unknown deviation, and AUCs
+    differ from true ones by sampling, with known ``variances``. All deviations up to
+    ``LARGEST_DEVIATION`` are equally likely before the AUCs are seen. A single estimate of the
+    deviation would be zero for many cohorts, and such intervals far too short.
     """
-    fold, label, logits = np.asarray(fold), np.asarray(label), np.atleast_2d(logits)
-    used = np.zeros(len(label), bool)
-    exact, drawn = [], []
-    for name in np.unique(fold):
-        positive, negative = (np.flatnonzero((fold == name) & (label == c)) for c in (1, 0))
-        if not len(positive) or not len(negative):
-            continue
-        used[positive] = used[negative] = True
-        difference = logits[:, positive, None] - logits[:, None, negative]
-        wins = (0.5 * (np.sign(difference) + 1)).mean(0)
-        share = len(positive) / (len(positive) + len(negative))
-        hits = share * (logits[:, positive] > 0).mean(0)
-        rejections = (1 - share) * (logits[:, negative] <= 0).mean(0)
-        up, down = weights[:, positive], weights[:, negative]
-        exact.append((wins.mean(), hits.mean() + rejections.mean()))
-        drawn.append((((up @ wins) * down).sum(1), up @ hits + down @ rejections))
-    if not exact:
-        return (Estimate(math.nan, math.nan, math.nan),) * 2
-    positives = int((label[used] == 1).sum())
-    auc, acc = np.mean(exact, axis=0)
-    auc_draws, acc_draws = np.mean(drawn, axis=0)
-    return (
-        _percentiles(auc, auc_draws, hanley_mcneil, positives, int(used.sum()) - positives),
-        _percentiles(acc, acc_draws, wilson, int(used.sum())),
-    )
+    values, variances = np.asarray(values, float), np.asarray(variances, float)
+    if len(values) < 3:
+        return math.nan, math.nan
+    between = np.linspace(0, LARGEST_DEVIATION, 401)[:, None] ** 2
+    weight = 1 / (np.maximum(variances, SMALLEST_VARIANCE) + between)
+    total = weight.sum(1)
+    mean = (weight @ values) / total
+    misfit = (weight * (values - mean[:, None]) ** 2).sum(1)
+    likelihood = 0.5 * (np.log(weight).sum(1) - np.log(total) - misfit)
+    share = np.exp(likelihood - likelihood.max())
+    deviation = np.sqrt(between[:, 0] + 1 / total)
+    places = np.linspace(0, 1, 2001)
+    below = (share @ ndtr((places - mean[:, None]) / deviation[:, None])) / share.sum()
+    low, high = (float(np.interp(one, below, places)) for one in _TAILS)
+    return low, high
 
 
-def _percentiles(value: float, draws: np.ndarray, fallback, *sizes: int) -> Estimate:
-    """Percentile interval; where nothing varies, what the sample size alone allows."""
-    if np.ptp(draws) < 1e-12:
-        return Estimate(float(value), *fallback(float(value), *sizes))
-    return Estimate(float(value), *middle_share(draws))
+def _student(n: int) -> float:
+    """The 97.5 % point of Student's distribution for ``n`` values."""
+    return float(stdtrit(n - 1, _TAILS[1]))
 
 
 def middle_share(draws: np.ndarray) -> tuple[float, float]:
     """The ends between which 95 % of the draws lie."""
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(draws, _TAILS)
     return float(low), float(high)
-
-
-def wilson(value: float, n: int) -> tuple[float, float]:
-    """Wilson's interval of a share of ``n``."""
-    centre = (value + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z * math.sqrt(value * (1 - value) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
-    return max(centre - half, 0.0), min(centre + half, 1.0)
-
-
-def mean_of_repeats(values: np.ndarray) -> Estimate:
-    """Mean of independent repeats (permutations) with Student's interval."""
-    from scipy.special import stdtrit
-
-    values = np.asarray(values, float)
-    half = stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / math.sqrt(len(values))
-    mean = float(values.mean())
-    return Estimate(mean, mean - float(half), mean + float(half))

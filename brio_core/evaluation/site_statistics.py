@@ -29,26 +29,6 @@ def resampled_sites(n_sites: int, key: tuple, draws: int = DRAWS) -> np.ndarray:
     return generator.integers(0, n_sites, (draws, max(n_sites - 1, 1)))
 
 
-def mean_over_sites(values: np.ndarray, chosen: np.ndarray) -> Estimate:
-    """Mean over sites with the percentile interval of the bootstrap of sites."""
-    values = np.asarray(values, float)
-    if len(values) < 2:
-        return Estimate(float(values.mean()) if len(values) else math.nan, math.nan, math.nan)
-    return Estimate(float(values.mean()), *middle_share(values[chosen].mean(1)))
-
-
-def sd_over_sites(values: np.ndarray, chosen: np.ndarray) -> Estimate:
-    """Standard deviation over sites with the percentile interval of the bootstrap of sites."""
-    values = np.asarray(values, float)
-    n = len(values)
-    if n < 3:
-        sd = float(values.std(ddof=1)) if n == 2 else math.nan
-        return Estimate(sd, math.nan, math.nan)
-    # A bootstrap sample has the variance of the sites as a population, which is (n - 1) / n of it.
-    drawn = values[chosen].std(1, ddof=1) * math.sqrt(n / (n - 1))
-    return Estimate(float(values.std(ddof=1)), *middle_share(drawn))
-
-
 def signed_rank(differences: np.ndarray) -> tuple[float, float]:
     """Wilcoxon's signed-rank test: sum of the ranks of positive differences, two-sided p.
 
@@ -70,6 +50,15 @@ def signed_rank(differences: np.ndarray) -> tuple[float, float]:
     observed = int(doubled[values > 0].sum())
     below, above = share[: observed + 1].sum(), share[observed:].sum()
     return observed / 2, float(min(1.0, 2 * min(below, above)))
+
+
+def verdict(difference: Estimate, margin: float) -> str:
+    """What the interval of a difference says: better, worse, equivalent or undecided."""
+    if -margin <= difference.low and difference.high <= margin:
+        return "equivalent"
+    if difference.low > 0:
+        return "better"
+    return "worse" if difference.high < 0 else "undecided"
 
 
 def smallest_p(n_sites: int) -> float:

@@ -16,9 +16,11 @@ from brio_core.system.files import atomic
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.image import imread, imsave
 from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
 
 PAGE, COLUMN = 7.0, 3.4
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e6e6e6"
@@ -150,8 +152,13 @@ def equal_axes(axis: Axes, highest: float) -> None:
 
 def error_bars(rows: pd.DataFrame, score: str) -> list[pd.Series]:
     """How far the interval of a score reaches below and above its mean."""
-    mean, low, high = (rows[f"{score}_{end}"] for end in ("mean", "low", "high"))
+    mean, low, high = (rows[f"{score}_{end}"] for end in ("mean", "sites_low", "sites_high"))
     return [(mean - low).clip(lower=0), (high - mean).clip(lower=0)]
+
+
+def in_percent(axis: Axis) -> None:
+    """Label shares as percent; tables print them so."""
+    axis.set_major_formatter(PercentFormatter(1, symbol=""))
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options):

@@ -50,18 +50,17 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     variants = by_variant([read_run(folder) for folder in folders])
     fold, label = variants[0].fold, variants[0].label
     words = (variants[0].meta["cohort"], variants[0].meta["protocol"])
-    weights = intervals.resampling_weights(fold, label, words)
     rows, folds = [], []
     for one in variants:
         logits = one.logits
         scores = score_folds(fold, label, logits)
         used = usable(scores)
-        auc, acc = intervals.mean_intervals(fold, label, logits, weights)
         identity = {key: one.meta[key] for key in IDENTITY}
         row = {"experiment": experiment, **identity, "seeds": len(logits)}
         row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
-        row |= _mean("auc", used["auc"], auc, words) | _mean("acc", used["acc"], acc, words)
+        row |= _mean("auc", used["auc"]) | _mean("acc", used["acc"])
+        row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
         row |= _columns("auc_sd_sampling", _spread(one, used, words))
         row |= _columns("pooled_auc", intervals.auc_interval(label, logits))
         rows.append(row | _cost(one.metas))
@@ -72,15 +71,21 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     return in_paper_order(table), in_paper_order(pd.concat(folds, ignore_index=True))
 
 
-def _mean(name: str, values: pd.Series, subjects: Estimate, words: tuple) -> dict:
-    """Mean and deviation over folds; their intervals over the same folds, and over other ones."""
-    chosen = site_statistics.resampled_sites(max(len(values), 1), words)
-    sites = site_statistics.mean_over_sites(values, chosen)
-    deviation = site_statistics.sd_over_sites(values, chosen)
-    row = {f"{name}_mean": sites.value, f"{name}_sd": deviation.value}
-    for what, found in ((name, subjects), (f"{name}_sites", sites), (f"{name}_sd", deviation)):
-        row |= {f"{what}_low": found.low, f"{what}_high": found.high}
-    return row
+def _mean(name: str, values: pd.Series) -> dict:
+    """Mean over folds with its interval, and deviation."""
+    mean, *ends = intervals.interval_over_sites(values)
+    deviation = values.std(ddof=1)
+    # Where all sites say the same, such as 1, they do not tell how sure that is.
+    low, high = np.clip(ends, 0, 1) if deviation > 0 else (np.nan, np.nan)
+    row = {f"{name}_mean": mean, f"{name}_sd": deviation}
+    return row | {f"{name}_sites_low": low, f"{name}_sites_high": high}
+
+
+def _new_site(one: Variant, used: pd.DataFrame) -> tuple[float, float]:
+    """Where the AUC of a site that is not among these is to be expected."""
+    folds = (one.fold == name for name in used["fold"])
+    variances = [intervals.delong(one.label[rows], one.logits[:, rows])[1] for rows in folds]
+    return intervals.prediction_interval(used["auc"], variances)
 
 
 def _columns(name: str, found: Estimate) -> dict:

@@ -1,8 +1,6 @@
 """AUC, accuracy and intervals against closed forms, slow loops and other people's code."""
 
-import itertools
 import math
-import time
 
 import numpy as np
 import pytest
@@ -12,11 +10,10 @@ from hypothesis import strategies as st
 from brio_core.evaluation.intervals import (
     auc_interval,
     delong,
+    deviation_over_sites,
     hanley_mcneil,
-    mean_intervals,
-    mean_of_repeats,
-    resampling_weights,
-    wilson,
+    interval_over_sites,
+    prediction_interval,
 )
 from brio_core.evaluation.scores import accuracy, auc, placements, score_folds, usable
 
@@ -138,66 +135,56 @@ def test_interval_from_sample_size_solves_its_equation():
         assert abs(theta - 0.8) == pytest.approx(1.959963984540054 * math.sqrt(variance))
 
 
-def test_wilson_agrees_with_scipy():
+def test_means_over_sites_have_students_interval():
     stats = pytest.importorskip("scipy.stats")
-    expected = stats.binomtest(17, 20).proportion_ci(method="wilson")
-    assert wilson(17 / 20, 20) == pytest.approx((expected.low, expected.high))
-
-
-def test_repeats_have_students_interval():
-    stats = pytest.importorskip("scipy.stats")
-    values = [0.48, 0.53, 0.51, 0.47]
-    estimate = mean_of_repeats(values)
+    values = [0.48, 0.53, 0.71, 0.47]
     expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    assert estimate[1:] == pytest.approx(expected)
+    assert interval_over_sites(values)[1:] == pytest.approx(expected)
+    assert math.isnan(interval_over_sites([0.7]).low) and interval_over_sites([0.7]).value == 0.7
+    assert math.isnan(interval_over_sites([]).value)
 
 
-def test_weights_sum_to_one_per_cell_and_are_keyed():
-    fold, label = np.repeat(["a", "b"], 6), np.tile([0, 1, 1], 4)
-    weights = resampling_weights(fold, label, WORDS, draws=50)
-    for name, value in itertools.product("ab", (0, 1)):
-        assert np.allclose(weights[:, (fold == name) & (label == value)].sum(1), 1)
-    assert np.array_equal(weights, resampling_weights(fold, label, WORDS, draws=50))
-    alone = resampling_weights(fold[:6], label[:6], WORDS, draws=50)
-    assert np.array_equal(weights[:, :6], alone)
-    assert not np.array_equal(weights, resampling_weights(fold, label, ("x",), draws=50))
+def test_a_deviation_has_the_interval_of_chi_squared():
+    stats = pytest.importorskip("scipy.stats")
+    found = deviation_over_sites(0.1, 20)
+    for end, share in ((found.low, 0.025), (found.high, 0.975)):
+        assert stats.chi2.sf(19 * 0.01 / end**2, 19) == pytest.approx(share)
+    assert math.isnan(deviation_over_sites(0.0, 20).low)
 
 
-def test_bootstrap_equals_a_slow_loop():
-    generator = np.random.default_rng(4)
-    fold, label = np.repeat(["a", "b", "one"], [9, 7, 2]), np.r_[generator.integers(0, 2, 16), 1, 1]
-    logits = np.round(generator.normal(size=(2, 18)) + label, 1)
-    weights = resampling_weights(fold, label, WORDS, draws=40)
-    aucs, accs = [], []
-    for weight in weights:
-        per_fold = []
-        for name in "ab":
-            up, down = (np.flatnonzero((fold == name) & (label == c)) for c in (1, 0))
-            wins = sum(
-                weight[i] * weight[j] * (float(one[i] > one[j]) + 0.5 * float(one[i] == one[j]))
-                for one in logits for i in up for j in down
-            ) / 2  # fmt: skip
-            hits = sum(weight[i] * (one[i] > 0) for one in logits for i in up) / 2
-            rejections = sum(weight[j] * (one[j] <= 0) for one in logits for j in down) / 2
-            n = len(up) + len(down)
-            per_fold.append((wins, (len(up) * hits + len(down) * rejections) / n))
-        aucs.append(np.mean([pair[0] for pair in per_fold]))
-        accs.append(np.mean([pair[1] for pair in per_fold]))
-    auc_mean, acc_mean = mean_intervals(fold, label, logits, weights)
-    scores = usable(score_folds(fold, label, logits))
-    assert auc_mean.value == pytest.approx(scores["auc"].mean())
-    assert acc_mean.value == pytest.approx(scores["acc"].mean())
-    assert auc_mean[1:] == pytest.approx(np.quantile(aucs, [0.025, 0.975]))
-    assert acc_mean[1:] == pytest.approx(np.quantile(accs, [0.025, 0.975]))
+def test_a_new_site_is_where_the_random_effects_model_says():
+    """Against draws from the posterior, one deviation between sites after the other."""
+    values = np.array([0.62, 0.71, 0.66, 0.80, 0.58, 0.74, 0.69])
+    variances = np.array([0.004, 0.002, 0.006, 0.003, 0.005, 0.002, 0.004])
+    generator = np.random.default_rng(0)
+    deviations = np.linspace(0, 0.25, 400)
+    weights, means, errors = [], [], []
+    for deviation in deviations:
+        total = variances + deviation**2
+        error = 1 / (1 / total).sum()
+        mean = (values / total).sum() * error
+        density = np.prod(np.exp(-((values - mean) ** 2) / (2 * total)) / np.sqrt(total))
+        weights.append(density * math.sqrt(error))
+        means.append(mean)
+        errors.append(error)
+    chosen = generator.choice(400, 400_000, p=np.array(weights) / sum(weights))
+    spread = np.sqrt(np.array(errors)[chosen] + deviations[chosen] ** 2)
+    drawn = generator.normal(np.array(means)[chosen], spread)
+    expected = np.quantile(drawn, [0.025, 0.975])
+    assert prediction_interval(values, variances) == pytest.approx(expected, abs=3e-3)
 
 
-def test_perfect_folds_still_have_an_interval():
-    fold, label = np.repeat(["a", "b"], 10), np.tile([0, 1], 10)
-    weights = resampling_weights(fold, label, WORDS)
-    for estimate in mean_intervals(fold, label, np.where(label == 1, 1.0, -1.0), weights):
-        assert estimate.value == estimate.high == 1 and 0.7 < estimate.low < 0.9
-    empty = mean_intervals(fold, np.ones(20, int), np.zeros(20), weights)
-    assert all(math.isnan(number) for estimate in empty for number in estimate)
+def test_a_new_site_is_less_certain_than_the_mean():
+    generator = np.random.default_rng(1)
+    values, variances = 0.7 + 0.1 * generator.normal(size=20), np.full(20, 0.005)
+    low, high = prediction_interval(values, variances)
+    mean = interval_over_sites(values)
+    assert low < mean.low and high > mean.high
+    # Sites that differ by sampling alone differ less: that part is taken out.
+    wide = prediction_interval(values, np.full(20, 1e-4))
+    assert wide[1] - wide[0] > high - low
+    assert all(math.isnan(end) for end in prediction_interval(values[:2], variances[:2]))
+    assert prediction_interval(np.ones(5), np.zeros(5))[1] <= 1
 
 
 def test_intervals_cover_the_truth():
@@ -206,25 +193,13 @@ def test_intervals_cover_the_truth():
     shift = 1.0
     truth = 0.5 * (1 + math.erf(shift / 2))
     fold, label = np.repeat(["a", "b", "c", "d", "e", "f"], 10), np.tile([0, 1], 30)
-    weights = resampling_weights(fold, label, WORDS, draws=400)
     pooled = mean = 0
     for _ in range(300):
         score = generator.normal(size=60) + shift * label
-        whole, over_folds = (
-            auc_interval(label, score), mean_intervals(fold, label, score, weights)[0]
-        )  # fmt: skip
+        whole = auc_interval(label, score)
+        sites = [auc(label[fold == name], score[fold == name]) for name in "abcdef"]
+        over_folds = interval_over_sites(sites)
         pooled += whole.low <= truth <= whole.high
         mean += over_folds.low <= truth <= over_folds.high
     assert 0.92 <= pooled / 300 <= 0.985
-    assert 0.90 <= mean / 300 <= 0.985
-
-
-def test_twenty_sites_and_seventeen_methods_take_seconds():
-    generator = np.random.default_rng(6)
-    fold = np.repeat([f"site-{i}" for i in range(20)], 50)
-    label = np.tile([0, 1], 500)
-    start = time.perf_counter()
-    weights = resampling_weights(fold, label, WORDS)
-    for _ in range(17):
-        mean_intervals(fold, label, generator.normal(size=(5, 1000)), weights)
-    assert time.perf_counter() - start < 20
+    assert 0.92 <= mean / 300 <= 0.985

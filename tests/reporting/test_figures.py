@@ -119,7 +119,9 @@ def test_alternative_text_holds_the_numbers(results, tmp_path):
     row = dict(zip(header.split(","), first.split(",")))
     with image.open(png) as picture:
         text = picture.text["Comment"]
-    expected = f"{row['label']}, {DATASET['title']}, unseen sites: {float(row['auc_mean']):.2f}"
+    expected = (
+        f"{row['label']}, {DATASET['title']}, unseen sites: {100 * float(row['auc_mean']):.1f}"
+    )
     assert expected in text
 
 

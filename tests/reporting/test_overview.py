@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from html.parser import HTMLParser
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -85,8 +86,8 @@ def make_page(root, sites, title):
     write_table(root / "tables/names", pd.DataFrame({"subject": [EVIL]}), planted)
     arguments = (
         "--tables", *sorted(root.glob("tables/*.json")), "--figures",
-        *sorted(root.glob("figures/*.png")), "--summaries", *summaries, "--config",
-        config, "--datasets", datasets,
+        *sorted(root.glob("figures/*.png")), "--summaries", *summaries, "--sites",
+        root / "loso.sites.csv", root / "id.sites.csv", "--config", config, "--datasets", datasets,
     )  # fmt: skip
     ok("overview", *arguments, "--runs", *cells, "--out", root / "index.html")
     return arguments
@@ -174,8 +175,10 @@ def test_page_says_what_was_run(results, page):
     assert all(text.count(f"Said of {variant}.") == 1 for variant in METHODS)
     assert "2026-01-05 10:00 UTC" in text and "torch 2.13.0" in text
     row = pd.read_csv(results[0] / "loso.csv").set_index("variant").loc["brio"]
-    low, high = row["pooled_auc_low"], row["pooled_auc_high"]
-    sentence = f"BRIO reaches a pooled AUC of {row['pooled_auc']:.2f} [{low:.2f}, {high:.2f}]"
+    mean, low, high = (100 * row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high"))
+    sentence = (
+        f"BRIO reaches an AUC of {mean:.1f} [{low:.1f}, {high:.1f}] % as the mean over 7 sites"
+    )
     assert sentence in text
     assert "seed-0/predictions.csv" in text and "snakemake --cores all tables" in text
 
@@ -224,39 +227,57 @@ def test_a_missing_figure_is_named(results, tmp_path):
 
 
 def summary(**aucs):
-    """Summary rows with given pooled AUCs and intervals of ± 0.05."""
+    """Summary rows with given AUCs and intervals of ± 0.05."""
     rows = []
     for variant, value in aucs.items():
         variant = variant.replace("_", "-")
         label, group, _ = METHODS[variant]
         row = dict.fromkeys(SUMMARY_NUMBERS, 1.0)
         row |= {"cohort": "demo", "protocol": "loso", "variant": variant, "method": variant,
-                "label": label, "group": group, "subjects": 98, "sites": 7, "pooled_auc": value,
-                "pooled_auc_low": value - 0.05, "pooled_auc_high": value + 0.05}  # fmt: skip
+                "label": label, "group": group, "subjects": 98, "sites": 7, "auc_mean": value,
+                "auc_sites_low": value - 0.05, "auc_sites_high": value + 0.05,
+                "auc_new_low": value - 0.2, "auc_new_high": value + 0.2}  # fmt: skip
         rows.append(row)
     return pd.DataFrame(rows)
 
 
+def at_sites(rows, wobble=0.0, count=7):
+    """AUC of every variant at every site; with a wobble, who is better differs between sites."""
+    signs = np.resize([1, -1], count)
+    return pd.concat(
+        pd.DataFrame({"cohort": "demo", "protocol": "loso", "variant": row["variant"],
+                      "fold": range(count), "auc": row["auc_mean"] + sign * wobble * signs})
+        for sign, (_, row) in zip((1, -1, 1), rows.iterrows())
+    )  # fmt: skip
+
+
 def test_headline_names_whoever_wins():
-    (text,) = headlines(summary(gcn=0.52, brio=0.75, linear_correlation=0.9), {})
-    assert "BRIO reaches a pooled AUC of 0.75 [0.70, 0.80] (98 subjects, 7 sites)" in text
-    assert "The highest is Linear (correlation); its 95 % interval lies above that of BRIO." in text
-    assert "The interval of GCN does not exclude chance (0.50)." in text
-    (text,) = headlines(summary(gcn=0.6, brio=0.75, linear_correlation=0.72), {})
-    assert "The highest is BRIO; its 95 % interval overlaps that of Linear (correlation)." in text
+    rows = summary(gcn=0.52, brio=0.75, linear_correlation=0.9)
+    (text,) = headlines(rows, at_sites(rows), {})
+    assert "BRIO reaches an AUC of 75.0 [70.0, 80.0] % as the mean over 7 sites" in text
+    assert (
+        "The highest is Linear (correlation); a paired test over sites finds a difference to BRIO "
+        "(p = 0.016)." in text
+    )
+    assert "At a new site, Linear (correlation) may be expected between 70.0 and" in text
+    assert "The interval of GCN does not exclude chance (50)." in text
+    rows = summary(gcn=0.6, brio=0.75, linear_correlation=0.72)
+    (text,) = headlines(rows, at_sites(rows, wobble=0.2), {})
+    assert "The highest is BRIO; a paired test over sites does not find a difference to" in text
     assert "All intervals lie above chance" in text
-    (text,) = headlines(summary(gcn=0.6, brio=0.751, linear_correlation=0.749), {})
-    assert "The highest are, equal when rounded, BRIO and Linear (correlation)." in text
-    (text,) = headlines(summary(gcn=0.6), {"demo": {"title": "Demo"}})
+    (text,) = headlines(rows, at_sites(rows, count=5), {})
+    assert "The highest is BRIO; 5 sites are too few to tell it from Linear (correlation)." in text
+    rows = summary(gcn=0.6)
+    (text,) = headlines(rows, at_sites(rows), {"demo": {"title": "Demo"}})
     assert (
         text.startswith("Demo: on sites it has never seen, GCN reaches") and "highest" not in text
     )
-    assert headlines(summary(gcn=0.6).assign(protocol="id"), {}) == []
+    assert headlines(rows.assign(protocol="id"), at_sites(rows), {}) == []
 
 
 def test_verdict_on_permuted_labels_names_what_misses_chance():
     rows = summary(gcn=0.5, brio=0.5).assign(protocol="loso-permuted-1")
-    rows = rows.assign(auc_mean=[0.5, 0.7], auc_low=[0.4, 0.6], auc_high=[0.6, 0.8])
+    rows = rows.assign(auc_mean=[0.5, 0.7], auc_sites_low=[0.4, 0.6], auc_sites_high=[0.6, 0.8])
     assert "1 of 2 intervals misses chance (0.50): BRIO [0.60, 0.80]" in verdict(
         permuted_rows(rows)
     )

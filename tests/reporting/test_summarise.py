@@ -48,7 +48,7 @@ def test_numbers_equal_an_independent_recomputation(summary):
             means = [np.mean(value) for value in values.values()]
             assert row[f"{name}_mean"] == pytest.approx(np.mean(means))
             assert row[f"{name}_sd"] == pytest.approx(np.std(means, ddof=1))
-            assert row[f"{name}_low"] < row[f"{name}_mean"] < row[f"{name}_high"]
+            assert row[f"{name}_sites_low"] < row[f"{name}_mean"] < row[f"{name}_sites_high"]
             for fold, value in values.items():
                 assert sites.loc[(variant, fold), name] == pytest.approx(np.mean(value))
         assert row["pooled_auc"] == pytest.approx(np.mean(pooled))

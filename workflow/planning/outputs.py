@@ -182,6 +182,8 @@ def command_options(configuration: Configuration, kind: str, name: str) -> str:
     own = {key: entry[key] for key in ("title", "caption", *output.options) if key in entry}
     if "reference" in output.options:
         own["reference"] = reference(configuration, kind, name)
+    if "margin" in output.options:
+        own["margin"] = configuration.config["margin"]
     cohorts = list(configuration.datasets)
     if "experiment" in entry:
         runs = item_runs(configuration, kind, name, with_skipped=True)

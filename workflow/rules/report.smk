@@ -78,6 +78,7 @@ rule index:
         tables=outputs.output_files(CONFIG, "tables", ACTIVE, "json") + whole_run_tables("json"),
         figures=outputs.output_files(CONFIG, "figures", ACTIVE, "png"),
         summaries=active_summaries(".csv"),
+        sites=active_summaries("-sites.csv"),
         # One file for many runs: a thousand run folders would not fit into one command.
         runs=active_summaries(".runs.json"),
     output:
@@ -106,7 +107,8 @@ rule index:
         code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
     shell:
         "{RUN}/overview.py --tables {input.tables:q} --figures {input.figures:q}"
-        " --summaries {input.summaries:q} --runs {input.runs:q} --config {params.config:q}"
+        " --summaries {input.summaries:q} --sites {input.sites:q} --runs {input.runs:q}"
+        " --config {params.config:q}"
         " --datasets {params.datasets:q} --command {params.command:q}"
         " --out {output.page:q} > {log:q} 2>&1"
 

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting, results
 from brio_core.reporting.given import Given
+from brio_core.reporting.table import percent
 
 OUTPUT = {
     "files": ["summaries", "runs"],
@@ -40,20 +41,21 @@ def draw(given: Given) -> plotting.Drawing:
         axis.set_xticks(range(len(cohorts)), list(titles.values()))
         axis.tick_params(axis="x", length=0)
         axis.set_xlim(-0.55, len(cohorts) - 0.45)
-        axis.set_ylabel(name)
+        axis.set_ylabel(f"{name} (%)")
+        plotting.in_percent(axis.yaxis)
         axis.grid(axis="y")
     plotting.legend_below(figure, axes.flat[0])
     numbers = "; ".join(
-        f"{row['label']}, {titles[row['cohort']]}: {row['auc_mean']:.3f} and {row['acc_mean']:.3f}"
+        f"{row['label']}, {titles[row['cohort']]}: "
+        f"{percent(row['auc_mean'])} and {percent(row['acc_mean'])}"
         for _, row in rows.iterrows()
     )
     return plotting.Drawing(
         figure,
         f"Bar charts. Mean AUC and accuracy: {numbers}.",
-        "Bars show the mean over held-out sites and rise from chance (0.5); the number is the mean "
-        "in percent. Error bars are 95 % intervals of the mean (bootstrap of subjects within site "
-        "and class). RS: re-estimation support, TR: task relevance, SM: strength modulation, SF: "
-        "support in the factor weights.",
+        "Bars show the mean over held-out sites in percent and rise from chance; the number is the "
+        "mean. Error bars are 95 % intervals of the mean over sites. RS: re-estimation support, "
+        "TR: task relevance, SM: strength modulation, SF: support in the factor weights.",
     )
 
 
@@ -67,7 +69,7 @@ def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, hyperpa
     )  # fmt: skip
     for x, value in zip(place, mean):
         if np.isfinite(value):
-            text = f"{100 * value:.0f}"
+            text = percent(value)
             plotting.beside(
                 axis, text, (x, CHANCE), (0, 3), ha="center", fontsize=5.5, color="white"
             )

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from brio_core.reporting import plotting, results
 from brio_core.reporting.blocks import part_of
 from brio_core.reporting.given import Given
+from brio_core.reporting.table import percent, with_interval
 
 OUTPUT = {
     "files": ["summaries", "sites"],
@@ -60,20 +61,20 @@ def draw(given: Given) -> plotting.Drawing:
         axis.set_xlim(*limits)
         axis.tick_params(axis="y", length=0)
         if row == shape[0] - 1:
-            axis.set_xlabel("AUC")
+            axis.set_xlabel("AUC (%)")
+            plotting.in_percent(axis.xaxis)
     plotting.group_legend(figure, methods["group"].tolist())
     means = "; ".join(
         f"{row['label']}, {results.place_title(datasets, row['cohort'], row['protocol'])}: "
-        f"{row['auc_mean']:.2f}"
+        f"{percent(row['auc_mean'])}"
         for _, row in rows.dropna(subset="auc_mean").iterrows()
     )
     return plotting.Drawing(
         figure,
         f"Dot plot of AUCs per fold, with means and intervals. Means: {means}.",
         f"Each point is the AUC of one {results.fold_names(rows)}, averaged over seeds; larger "
-        "points have more subjects. Each bar is the 95 % interval of the mean, and the mark on it "
-        "is the mean (bootstrap of subjects within test fold and class). The dashed line is "
-        "chance.",
+        "points have more subjects. Each bar is the 95 % interval of the mean over test folds, and "
+        "the mark on it is the mean. The dashed line is chance.",
     )
 
 
@@ -99,9 +100,10 @@ def _panel(
             zorder=2,
             clip_on=False,
         )
+        mean, *ends = (row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high"))
         axis.plot(
-            [row["auc_low"], row["auc_high"]], [y, y], color=colour, linewidth=style.bar,
-            solid_capstyle="butt", zorder=3, clip_on=False,
+            ends, [y, y], color=colour, linewidth=style.bar, solid_capstyle="butt", zorder=3,
+            clip_on=False,
         )  # fmt: skip
         marker, size = style.mean
         edge = {"markeredgecolor": "white", "markeredgewidth": 0.8} if marker == "D" else {}
@@ -110,8 +112,8 @@ def _panel(
             **edge,
         )  # fmt: skip
         if style.numbers:
-            text = f"{row['auc_mean']:.2f} [{row['auc_low']:.2f}, {row['auc_high']:.2f}]"
-            text = "no AUC" if np.isnan(row["auc_mean"]) else text
+            cell = with_interval(mean, *ends)
+            text = "no AUC" if np.isnan(mean) else f"{cell.text} {cell.extra}"
             right = {"xycoords": ("axes fraction", "data"), "fontsize": 7}
             plotting.beside(axis, text, (1.0, y + 0.15), (7, -3), **right)
 

@@ -6,6 +6,7 @@ from matplotlib.ticker import NullLocator
 
 from brio_core.reporting import plotting, results
 from brio_core.reporting.given import Given
+from brio_core.reporting.table import percent
 
 OUTPUT = {
     "files": ["summaries", "runs"],
@@ -37,15 +38,16 @@ def draw(given: Given) -> plotting.Drawing:
             if number == 0:
                 axis.set_title(title, fontsize=8.5 if len(cohorts) <= 3 else 7)
             if column == 0 and not (single and number):
-                axis.set_ylabel("AUC on unseen sites")
-            numbers = ", ".join(f"{value:g}: {auc:.3f}" for value, auc in own["auc_mean"].items())
+                axis.set_ylabel("AUC on unseen sites (%)")
+            numbers = ", ".join(
+                f"{value:g}: {percent(auc)}" for value, auc in own["auc_mean"].items()
+            )
             texts.append(f"{title}, {name}: {numbers}")
     return plotting.Drawing(
         figure,
         f"Lines of AUC. {'. '.join(texts)}.",
         "The total dimension of the factors stays too. AUC is the mean over held-out sites; the "
-        "star is the default. Error bars are 95 % intervals of the mean (bootstrap of subjects "
-        "within site and class).",
+        "star is the default. Error bars are 95 % intervals of the mean over sites.",
     )
 
 
@@ -73,4 +75,5 @@ def _panel(axis: Axes, rows: pd.DataFrame, default: int | None) -> None:
     axis.set_xscale("log", base=2)
     axis.set_xticks(rows.index, [f"{value:g}" for value in rows.index])
     axis.xaxis.set_minor_locator(NullLocator())
+    plotting.in_percent(axis.yaxis)
     axis.grid()

@@ -2,34 +2,41 @@
 
 import pandas as pd
 
+from brio_core.evaluation.site_statistics import signed_rank, smallest_p
 from brio_core.reporting.results import PLACE, REFERENCE, cohort_title
-from brio_core.reporting.table import plural
+from brio_core.reporting.table import p_text, percent, plural, with_interval
+
+CHANCE, SIGNIFICANT = 0.5, 0.05
 
 
-def headlines(summaries: pd.DataFrame, datasets: dict) -> list[str]:
-    """One paragraph per cohort with results on unseen sites."""
+def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[str]:
+    """One paragraph per cohort with results on unseen sites.
+
+    ``sites`` has the AUC of every variant at every site, for the paired test.
+    """
     rows = summaries[summaries["variant"] == summaries["method"]].drop_duplicates(PLACE)
-    unseen = rows[(rows["protocol"] == "loso") & rows["pooled_auc"].notna()]
+    unseen = rows[(rows["protocol"] == "loso") & rows["auc_mean"].notna()]
     return [
         _paragraph(
             unseen[unseen["cohort"] == cohort],
             rows[(rows["cohort"] == cohort) & (rows["protocol"] == "id")],
+            sites[(sites["cohort"] == cohort) & (sites["protocol"] == "loso")],
             cohort_title(datasets, cohort),
         )
         for cohort in dict.fromkeys(unseen["cohort"])
     ]
 
 
-def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
-    ranked = unseen.sort_values("pooled_auc", ascending=False, kind="stable")
+def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, sites: pd.DataFrame, title: str) -> str:
+    ranked = unseen.sort_values("auc_mean", ascending=False, kind="stable")
     ours = ranked[ranked["variant"] == REFERENCE]
     hero = (ours if len(ours) else ranked).iloc[0]
     rest = ranked[ranked["variant"] != hero["variant"]]
     is_linear = rest["group"] == "Linear"
     parts = [
-        f"{title}: on sites it has never seen, {hero['label']} reaches a pooled AUC of "
-        f"{_interval(hero)} ({plural(int(hero['subjects']), 'subject')}, "
-        f"{plural(int(hero['sites']), 'site')})"
+        f"{title}: on sites it has never seen, {hero['label']} reaches an AUC of "
+        f"{_interval(hero)} % as the mean over {plural(int(hero['sites']), 'site')} "
+        f"({plural(int(hero['subjects']), 'subject')})"
     ]
     for rivals, kind in ((rest[is_linear], "linear models"), (rest[~is_linear], "other methods")):
         if len(rivals):
@@ -39,7 +46,12 @@ def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
             parts.append(f"{who} reaches {_interval(best)}")
     sentences = ["; ".join(parts) + "."]
     if len(ranked) > 1:
-        sentences.append(_winner(ranked, hero))
+        first = ranked.iloc[0]
+        rival = ranked.iloc[1] if first["variant"] == hero["variant"] else hero
+        sentences.append(_tested(first, rival, sites))
+    top = ranked.iloc[0]
+    low, high = percent(top["auc_new_low"]), percent(top["auc_new_high"])
+    sentences.append(f"At a new site, {top['label']} may be expected between {low} and {high}.")
     sentences += _chance(ranked)
     again = seen[seen["variant"] == hero["variant"]]
     if len(again):
@@ -49,28 +61,32 @@ def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, title: str) -> str:
     return " ".join(sentences)
 
 
-def _winner(ranked: pd.DataFrame, hero: pd.Series) -> str:
-    top = ranked[ranked["pooled_auc"].round(2) == ranked["pooled_auc"].round(2).max()]
-    if len(top) > 1:
-        return f"The highest are, equal when rounded, {_names(top['label'].tolist())}."
-    first = top.iloc[0]
-    rival = ranked.iloc[1] if first["variant"] == hero["variant"] else hero
-    apart = first["pooled_auc_low"] > rival["pooled_auc_high"]
-    relation = "lies above" if apart else "overlaps"
+def _tested(first: pd.Series, rival: pd.Series, sites: pd.DataFrame) -> str:
+    """Whether the highest can be told from a rival, by a paired test over sites."""
+    auc = sites.pivot(index="fold", columns="variant", values="auc")
+    difference = (auc[first["variant"]] - auc[rival["variant"]]).dropna()
+    start = f"The highest is {first['label']}"
+    if smallest_p(len(difference)) >= SIGNIFICANT:
+        count = plural(len(difference), "site")
+        return f"{start}; {count} are too few to tell it from {rival['label']}."
+    p = signed_rank(difference.to_numpy())[1]
+    found = "finds" if p < SIGNIFICANT else "does not find"
     return (
-        f"The highest is {first['label']}; its 95 % interval {relation} that of {rival['label']}."
+        f"{start}; a paired test over sites {found} a difference to {rival['label']} "
+        f"(p {p_text(p) if p < 0.001 else '= ' + p_text(p)})."
     )
 
 
 def _chance(ranked: pd.DataFrame) -> list[str]:
-    low, high = ranked["pooled_auc_low"], ranked["pooled_auc_high"]
-    if (low > 0.5).all():
-        return ["All intervals lie above chance (0.50)."] if len(ranked) > 1 else []
+    low, high = ranked["auc_sites_low"], ranked["auc_sites_high"]
+    if (low > CHANCE).all():
+        return ["All intervals lie above chance (50)."] if len(ranked) > 1 else []
     unsure, below = (
-        ranked["label"][rows].tolist() for rows in ((low <= 0.5) & (high >= 0.5), high < 0.5)
+        ranked["label"][rows].tolist()
+        for rows in ((low <= CHANCE) & (high >= CHANCE), high < CHANCE)
     )
     return [
-        f"The {'interval' if len(labels) == 1 else 'intervals'} of {_names(labels)} {what} (0.50)."
+        f"The {'interval' if len(labels) == 1 else 'intervals'} of {_names(labels)} {what} (50)."
         for labels, what in (
             (unsure, f"{'does' if len(unsure) == 1 else 'do'} not exclude chance"),
             (below, f"{'lies' if len(below) == 1 else 'lie'} below chance"),
@@ -80,8 +96,8 @@ def _chance(ranked: pd.DataFrame) -> list[str]:
 
 
 def _interval(row: pd.Series) -> str:
-    low, high = row["pooled_auc_low"], row["pooled_auc_high"]
-    return f"{row['pooled_auc']:.2f} [{low:.2f}, {high:.2f}]"
+    cell = with_interval(*(row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high")))
+    return f"{cell.text} {cell.extra}"
 
 
 def _names(names: list[str]) -> str:

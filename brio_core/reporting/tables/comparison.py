@@ -2,10 +2,10 @@
 
 import math
 
-import numpy as np
 import pandas as pd
 
 from brio_core.evaluation import site_statistics
+from brio_core.evaluation.intervals import interval_over_sites
 from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, part_of
 from brio_core.reporting.given import Given
@@ -17,35 +17,39 @@ OUTPUT = {
     "title": "Noise or difference",
     "caption": "Each method against one reference at the same unseen sites, and how much sites of "
     "these sizes differ by sampling alone.",
-    "options": ["reference"],
+    "options": ["reference", "margin"],
 }
 
-SIGNIFICANT = 0.05
+SIGNIFICANT, MARGIN = 0.05, 0.02
 # Columns of the summaries that a row repeats, by its own names.
 COPIED = {
     "mean": "{}_mean", "mean_low": "{}_sites_low", "mean_high": "{}_sites_high", "sd": "{}_sd",
+    "new_low": "auc_new_low", "new_high": "auc_new_high",
     "sd_sampling": "auc_sd_sampling", "sd_sampling_low": "auc_sd_sampling_low",
     "sd_sampling_high": "auc_sd_sampling_high", "pooled": "pooled_auc",
     "pooled_low": "pooled_auc_low", "pooled_high": "pooled_auc_high",
 }  # fmt: skip
 TESTED = (
-    "reference", "difference", "difference_low", "difference_high", "sites_better", "sites_worse",
-    "signed_rank", "p",
+    "reference", "difference", "difference_low", "difference_high", "verdict", "sites_better",
+    "sites_worse", "signed_rank", "p",
 )  # fmt: skip
 EXPLANATION = (
-    "AUC in %: mean over held-out sites with the 95 % interval of a bootstrap of sites; pooled: "
-    "all test subjects together (DeLong). Difference to {} at the same sites, with the interval of "
-    "the same bootstrap, and how many sites are better and worse. p: exact two-sided Wilcoxon "
+    "AUC in %: mean over held-out sites with Student's 95 % interval, in which sites, subjects and "
+    "seeds vary. New site: where the AUC of a site that is not among these is to be expected "
+    "(95 %, sampling error taken out). Pooled: all test subjects together (DeLong); it mixes the "
+    "scores of several models. Difference to {} at the same sites, with its interval. Verdict: "
+    "equivalent if this interval lies within ± {:.1f} points, else better or worse if it leaves "
+    "out 0, else undecided. Then, how many sites are better and worse. p: exact two-sided Wilcoxon "
     "signed-rank test over sites; Holm: corrected for all methods of the cohort. Bold: corrected "
-    f"p below {SIGNIFICANT}."
+    f"p below {SIGNIFICANT}. Folds share training sites, so their AUCs are not independent."
 )
 SEEN = (
     " For sites seen in training, test folds take the place of sites; they share training "
     "subjects, so their p is too small."
 )
 COLUMNS = (
-    "Method", "AUC", "Pooled AUC", "Difference to {}", "Better, worse", "p", "p (Holm)", "SD",
-    "SD by sampling",
+    "Method", "AUC", "New site", "Pooled AUC", "Difference to {}", "Verdict", "Better, worse", "p",
+    "p (Holm)", "SD", "SD by sampling",
 )  # fmt: skip
 
 
@@ -55,23 +59,25 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     All are compared with the ``reference``, a variant.
     """
     reference = given.entry.get("reference", results.REFERENCE)
+    margin = given.entry.get("margin", MARGIN)
     summaries = results.read_summaries(given.files["summaries"])
     sites = results.read_sites(given.files["sites"])
     parts = []
     for place in results.ordered(zip(summaries["cohort"], summaries["protocol"])):
         own, folds = part_of(summaries, *place), part_of(sites, *place)
         for score in results.SCORES:
-            rows = _score_rows(own, folds[folds["auc"].notna()], score, place, reference)
+            rows = _score_rows(own, folds[folds["auc"].notna()], score, reference, margin)
             parts.append(rows.assign(p_holm=site_statistics.holm(rows["p"].to_numpy(float))))
     rows = pd.concat(parts, ignore_index=True)
     shown = rows[rows["score"] == "auc"]
     places = results.ordered(zip(shown["cohort"], shown["protocol"]))
     label = results.label_of(shown, reference)
     columns = tuple(name.format(label) for name in COLUMNS)
+    has_seen = any(protocol == "id" for _, protocol in places)
     table = given.table(
         columns,
         by_cohort(shown, given, columns, _cells),
-        EXPLANATION.format(label) + (SEEN if "id" in {protocol for _, protocol in places} else ""),
+        EXPLANATION.format(label, 100 * margin) + (SEEN if has_seen else ""),
         _spread(shown),
         *(_power(part_of(shown, *place), place, given.datasets, label) for place in places),
     )
@@ -79,27 +85,29 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 
 
 def _score_rows(
-    summaries: pd.DataFrame, folds: pd.DataFrame, score: str, place: tuple, reference: str
+    summaries: pd.DataFrame, folds: pd.DataFrame, score: str, reference: str, margin: float
 ) -> pd.DataFrame:
     values = folds.pivot(index="fold", columns="variant", values=score)
-    chosen = site_statistics.resampled_sites(max(len(values), 1), place)
     rows = summaries[list(results.IDENTITY)].assign(score=score, sites=len(values))
     for name, column in COPIED.items():
         # Only AUC has these of all subjects and of sampling.
         known = score == "auc" or column.startswith("{}")
         rows[name] = summaries[column.format(score)] if known else math.nan
-    tested = [_test(values, variant, reference, chosen) for variant in rows["variant"]]
+    tested = [_test(values, variant, reference, margin) for variant in rows["variant"]]
     return rows.join(pd.DataFrame(tested, index=rows.index))
 
 
-def _test(values: pd.DataFrame, variant: str, reference: str, chosen: np.ndarray) -> dict:
+def _test(values: pd.DataFrame, variant: str, reference: str, margin: float) -> dict:
     """The difference to the reference; empty for itself and where it was not run."""
     if reference not in values or variant == reference:
-        return dict.fromkeys(TESTED) | {"reference": "", "sites_better": "", "sites_worse": ""}
+        empty = ("reference", "verdict", "sites_better", "sites_worse")
+        return dict.fromkeys(TESTED) | dict.fromkeys(empty, "")
     differences = (values[variant] - values[reference]).to_numpy()
+    difference = interval_over_sites(differences)
     found = (
         reference,
-        *site_statistics.mean_over_sites(differences, chosen),
+        *difference,
+        site_statistics.verdict(difference, margin),
         int((differences > 0).sum()),
         int((differences < 0).sum()),
         *site_statistics.signed_rank(differences),
@@ -120,8 +128,10 @@ def _cells(own: pd.DataFrame) -> tuple[Cell, ...]:
         difference = Cell(f"+{difference.text}", difference.extra, clear)
     return (
         interval("mean"),
+        Cell(f"{percent(row['new_low'])} to {percent(row['new_high'])}"),
         interval("pooled"),
         difference if tested else Cell(NONE),
+        Cell(row["verdict"] if tested else NONE),
         Cell(f"{row['sites_better']}, {row['sites_worse']}" if tested else NONE),
         Cell(p_text(row["p"])),
         Cell(p_text(row["p_holm"]), bold=clear),

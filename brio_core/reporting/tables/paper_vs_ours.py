@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 
+from brio_core.evaluation.intervals import deviation_over_sites
 from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
@@ -80,9 +81,10 @@ def compare(given: Given) -> pd.DataFrame:
 
 def _score(row: pd.Series, quantity: str) -> Estimate:
     score, what = quantity.split("_")
-    ends = f"{score}_sites" if what == "mean" else quantity
-    names = (quantity, f"{ends}_low", f"{ends}_high")
-    return Estimate(*(100 * float(row[name]) for name in names))
+    found = [row[name] for name in (quantity, f"{score}_sites_low", f"{score}_sites_high")]
+    if what == "sd":
+        found = deviation_over_sites(row[quantity], int(row["folds"]))
+    return Estimate(*(100 * float(number) for number in found))
 
 
 def _block_length(folds: pd.DataFrame | None, quantity: str, variant: str) -> Estimate:
@@ -114,7 +116,7 @@ def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Tabl
     return given.table(
         ("Method", "Number", "Paper", "Ours", "Difference", "Paper inside?"),
         lines,
-        "AUC and ACC in %; ours with the 95 % interval of a bootstrap of sites (of folds where "
+        "AUC and ACC in %; ours with the 95 % interval over sites (folds where "
         "sites were seen in training). Block length: median and range over folds. Counts are "
         "exact. Bold: ours does not contain the paper's number. Time and memory have no "
         "interval, because the paper names no hardware.",

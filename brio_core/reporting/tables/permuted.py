@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from brio_core.evaluation.intervals import mean_of_repeats
+from brio_core.evaluation.intervals import interval_over_sites
 from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.blocks import by_group, pairs
 from brio_core.reporting.given import Given
@@ -41,7 +41,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     how = (
         "the interval is Student's over permutations"
         if rows["permutations"].min() >= ENOUGH
-        else "the interval comes from a bootstrap of subjects"
+        else "the interval is Student's over sites"
     )
     table = given.table(
         columns,
@@ -58,7 +58,7 @@ def permuted_rows(summaries: pd.DataFrame) -> pd.DataFrame:
     """One row per cohort, protocol and variant: the mean over permutations of the labels.
 
     The interval is Student's over permutations. Fewer than :data:`ENOUGH` say too little about
-    their spread; then their own intervals over subjects are combined, as of independent repeats.
+    their spread; then their own intervals over sites are combined, as of independent repeats.
     """
     base = summaries["protocol"].map(lambda name: PERMUTED.fullmatch(name)[1])
     rows = []
@@ -75,11 +75,11 @@ def permuted_rows(summaries: pd.DataFrame) -> pd.DataFrame:
 
 def _mean_of_permutations(part: pd.DataFrame) -> Estimate:
     if len(part) >= ENOUGH:
-        return mean_of_repeats(part["auc_mean"])
+        return interval_over_sites(part["auc_mean"])
     mean = part["auc_mean"].mean()
     below, above = (
         ((part["auc_mean"] - part[end]) ** 2).sum() ** 0.5 / len(part)
-        for end in ("auc_low", "auc_high")
+        for end in ("auc_sites_low", "auc_sites_high")
     )
     return Estimate(mean, mean - below, mean + above)
 
