@@ -16,6 +16,8 @@ from brio_core.system.seeds import numpy_generator
 # Differences of AUCs are rational numbers; rounding lets equal ones be equal in floating point too.
 DECIMALS = 12
 SIMULATIONS = 1000
+# A corrected p below this tells two methods apart.
+SIGNIFICANT = 0.05
 
 
 def resampled_sites(n_sites: int, key: tuple, draws: int = DRAWS) -> np.ndarray:
@@ -52,13 +54,16 @@ def signed_rank(differences: np.ndarray) -> tuple[float, float]:
     return observed / 2, float(min(1.0, 2 * min(below, above)))
 
 
-def verdict(difference: Estimate, margin: float) -> str:
-    """What the interval of a difference says: better, worse, equivalent or undecided."""
+def verdict(difference: Estimate, margin: float, p: float) -> str:
+    """Equivalent if the interval lies within the margin; better or worse if the test says so.
+
+    ``p`` is that of the paired test, corrected for all comparisons.
+    """
     if -margin <= difference.low and difference.high <= margin:
         return "equivalent"
-    if difference.low > 0:
-        return "better"
-    return "worse" if difference.high < 0 else "undecided"
+    if p < SIGNIFICANT:
+        return "better" if difference.value > 0 else "worse"
+    return "undecided"
 
 
 def smallest_p(n_sites: int) -> float:

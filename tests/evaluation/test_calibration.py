@@ -173,18 +173,19 @@ def test_bootstrap_of_sites_has_the_unbiased_variance():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "expected"),
+    ("low", "high", "p", "expected"),
     [
-        (0.01, 0.05, "better"),
-        (-0.05, -0.001, "worse"),
-        (-0.01, 0.019, "equivalent"),
-        (0.001, 0.015, "equivalent"),
-        (-0.03, 0.01, "undecided"),
-        (math.nan, math.nan, "undecided"),
+        (0.01, 0.05, 0.01, "better"),
+        (0.01, 0.05, 0.2, "undecided"),
+        (-0.05, -0.001, 0.04, "worse"),
+        (-0.01, 0.019, 0.5, "equivalent"),
+        (0.001, 0.015, 0.01, "equivalent"),
+        (-0.03, 0.01, 0.5, "undecided"),
+        (math.nan, math.nan, math.nan, "undecided"),
     ],
 )
-def test_an_interval_of_a_difference_says_what_it_can(low, high, expected):
-    assert verdict(Estimate((low + high) / 2, low, high), margin=0.02) == expected
+def test_a_difference_needs_the_test_and_sameness_the_margin(low, high, p, expected):
+    assert verdict(Estimate((low + high) / 2, low, high), 0.02, p) == expected
 
 
 @pytest.mark.parametrize("auc", [0.5, 0.7, 0.9])

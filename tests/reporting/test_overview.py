@@ -257,7 +257,7 @@ def test_headline_names_whoever_wins():
     assert "BRIO reaches an AUC of 75.0 [70.0, 80.0] % as the mean over 7 sites" in text
     assert (
         "The highest is Linear (correlation); a paired test over sites finds a difference to BRIO "
-        "(p = 0.016)." in text
+        "(corrected p = 0.031)." in text
     )
     assert "At a new site, Linear (correlation) may be expected between 70.0 and" in text
     assert "The interval of GCN does not exclude chance (50)." in text
@@ -266,7 +266,7 @@ def test_headline_names_whoever_wins():
     assert "The highest is BRIO; a paired test over sites does not find a difference to" in text
     assert "All intervals lie above chance" in text
     (text,) = headlines(rows, at_sites(rows, count=5), {})
-    assert "The highest is BRIO; 5 sites are too few to tell it from Linear (correlation)." in text
+    assert "The highest is BRIO; 5 sites are too few to tell one of 3 methods from another." in text
     rows = summary(gcn=0.6)
     (text,) = headlines(rows, at_sites(rows), {"demo": {"title": "Demo"}})
     assert (

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from brio_core.evaluation.site_statistics import signed_rank, smallest_p
+from brio_core.evaluation.site_statistics import SIGNIFICANT, holm, signed_rank, smallest_p
 from brio_core.reporting.results import PLACE, REFERENCE, cohort_title
 from brio_core.reporting.table import p_text, percent, plural, with_interval
 
-CHANCE, SIGNIFICANT = 0.5, 0.05
+CHANCE = 0.5
 
 
 def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[str]:
@@ -48,7 +48,7 @@ def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, sites: pd.DataFrame, ti
     if len(ranked) > 1:
         first = ranked.iloc[0]
         rival = ranked.iloc[1] if first["variant"] == hero["variant"] else hero
-        sentences.append(_tested(first, rival, sites))
+        sentences.append(_tested(first, rival, sites, ranked["variant"].tolist()))
     top = ranked.iloc[0]
     low, high = percent(top["auc_new_low"]), percent(top["auc_new_high"])
     sentences.append(f"At a new site, {top['label']} may be expected between {low} and {high}.")
@@ -61,19 +61,25 @@ def _paragraph(unseen: pd.DataFrame, seen: pd.DataFrame, sites: pd.DataFrame, ti
     return " ".join(sentences)
 
 
-def _tested(first: pd.Series, rival: pd.Series, sites: pd.DataFrame) -> str:
-    """Whether the highest can be told from a rival, by a paired test over sites."""
-    auc = sites.pivot(index="fold", columns="variant", values="auc")
-    difference = (auc[first["variant"]] - auc[rival["variant"]]).dropna()
+def _tested(first: pd.Series, rival: pd.Series, sites: pd.DataFrame, variants: list[str]) -> str:
+    """Whether the highest can be told from a rival, by a paired test over sites.
+
+    It is the highest of several, so p is corrected for all that are compared with the rival.
+    """
+    auc = sites.pivot(index="fold", columns="variant", values="auc").dropna()
+    others = [variant for variant in variants if variant != rival["variant"]]
     start = f"The highest is {first['label']}"
-    if smallest_p(len(difference)) >= SIGNIFICANT:
-        count = plural(len(difference), "site")
-        return f"{start}; {count} are too few to tell it from {rival['label']}."
-    p = signed_rank(difference.to_numpy())[1]
+    if smallest_p(len(auc)) * len(others) >= SIGNIFICANT:
+        count = plural(len(auc), "site")
+        return (
+            f"{start}; {count} are too few to tell one of {len(others) + 1} methods from another."
+        )
+    tests = [signed_rank((auc[one] - auc[rival["variant"]]).to_numpy())[1] for one in others]
+    p = holm(tests)[others.index(first["variant"])]
     found = "finds" if p < SIGNIFICANT else "does not find"
     return (
         f"{start}; a paired test over sites {found} a difference to {rival['label']} "
-        f"(p {p_text(p) if p < 0.001 else '= ' + p_text(p)})."
+        f"(corrected p {p_text(p) if p < 0.001 else '= ' + p_text(p)})."
     )
 
 

@@ -6,6 +6,8 @@ import pandas as pd
 
 from brio_core.evaluation import site_statistics
 from brio_core.evaluation.intervals import interval_over_sites
+from brio_core.evaluation.scores import Estimate
+from brio_core.evaluation.site_statistics import SIGNIFICANT
 from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, part_of
 from brio_core.reporting.given import Given
@@ -20,7 +22,7 @@ OUTPUT = {
     "options": ["reference", "margin"],
 }
 
-SIGNIFICANT, MARGIN = 0.05, 0.02
+MARGIN = 0.02
 # Columns of the summaries that a row repeats, by its own names.
 COPIED = {
     "mean": "{}_mean", "mean_low": "{}_sites_low", "mean_high": "{}_sites_high", "sd": "{}_sd",
@@ -30,18 +32,19 @@ COPIED = {
     "pooled_low": "pooled_auc_low", "pooled_high": "pooled_auc_high",
 }  # fmt: skip
 TESTED = (
-    "reference", "difference", "difference_low", "difference_high", "verdict", "sites_better",
-    "sites_worse", "signed_rank", "p",
+    "reference", "difference", "difference_low", "difference_high", "sites_better", "sites_worse",
+    "signed_rank", "p",
 )  # fmt: skip
 EXPLANATION = (
     "AUC in %: mean over held-out sites with Student's 95 % interval, in which sites, subjects and "
     "seeds vary. New site: where the AUC of a site that is not among these is to be expected "
     "(95 %, sampling error taken out). Pooled: all test subjects together (DeLong); it mixes the "
-    "scores of several models. Difference to {} at the same sites, with its interval. Verdict: "
-    "equivalent if this interval lies within ± {:.1f} points, else better or worse if it leaves "
-    "out 0, else undecided. Then, how many sites are better and worse. p: exact two-sided Wilcoxon "
-    "signed-rank test over sites; Holm: corrected for all methods of the cohort. Bold: corrected "
-    f"p below {SIGNIFICANT}. Folds share training sites, so their AUCs are not independent."
+    "scores of several models. Difference to {} at the same sites, with its interval, and how many "
+    "sites are better and worse. p: exact two-sided Wilcoxon signed-rank test over sites; Holm: "
+    f"corrected for all methods of the cohort. Bold: corrected p below {SIGNIFICANT}. Verdict: "
+    "equivalent if the interval of the difference lies within ± {:.1f} points, else better or "
+    "worse if the corrected p says so, else undecided. Folds share training sites, so their AUCs "
+    "are not independent."
 )
 SEEN = (
     " For sites seen in training, test folds take the place of sites; they share training "
@@ -66,8 +69,8 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     for place in results.ordered(zip(summaries["cohort"], summaries["protocol"])):
         own, folds = part_of(summaries, *place), part_of(sites, *place)
         for score in results.SCORES:
-            rows = _score_rows(own, folds[folds["auc"].notna()], score, reference, margin)
-            parts.append(rows.assign(p_holm=site_statistics.holm(rows["p"].to_numpy(float))))
+            usable = folds[folds["auc"].notna()]
+            parts.append(_score_rows(own, usable, score, reference, margin))
     rows = pd.concat(parts, ignore_index=True)
     shown = rows[rows["score"] == "auc"]
     places = results.ordered(zip(shown["cohort"], shown["protocol"]))
@@ -87,27 +90,35 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 def _score_rows(
     summaries: pd.DataFrame, folds: pd.DataFrame, score: str, reference: str, margin: float
 ) -> pd.DataFrame:
+    """One row per variant: its score, and the difference to the reference."""
     values = folds.pivot(index="fold", columns="variant", values=score)
     rows = summaries[list(results.IDENTITY)].assign(score=score, sites=len(values))
     for name, column in COPIED.items():
         # Only AUC has these of all subjects and of sampling.
         known = score == "auc" or column.startswith("{}")
         rows[name] = summaries[column.format(score)] if known else math.nan
-    tested = [_test(values, variant, reference, margin) for variant in rows["variant"]]
-    return rows.join(pd.DataFrame(tested, index=rows.index))
+    tested = [_test(values, variant, reference) for variant in rows["variant"]]
+    rows = rows.join(pd.DataFrame(tested, index=rows.index))
+    rows["p_holm"] = site_statistics.holm(rows["p"].to_numpy(float))
+    rows["verdict"] = [_verdict(row, margin) for _, row in rows.iterrows()]
+    return rows
 
 
-def _test(values: pd.DataFrame, variant: str, reference: str, margin: float) -> dict:
+def _verdict(row: pd.Series, margin: float) -> str:
+    if not row["reference"]:
+        return ""
+    difference = Estimate(*(row[f"difference{end}"] for end in ("", "_low", "_high")))
+    return site_statistics.verdict(difference, margin, row["p_holm"])
+
+
+def _test(values: pd.DataFrame, variant: str, reference: str) -> dict:
     """The difference to the reference; empty for itself and where it was not run."""
     if reference not in values or variant == reference:
-        empty = ("reference", "verdict", "sites_better", "sites_worse")
-        return dict.fromkeys(TESTED) | dict.fromkeys(empty, "")
+        return dict.fromkeys(TESTED) | {"reference": "", "sites_better": "", "sites_worse": ""}
     differences = (values[variant] - values[reference]).to_numpy()
-    difference = interval_over_sites(differences)
     found = (
         reference,
-        *difference,
-        site_statistics.verdict(difference, margin),
+        *interval_over_sites(differences),
         int((differences > 0).sum()),
         int((differences < 0).sum()),
         *site_statistics.signed_rank(differences),
