@@ -1,5 +1,6 @@
 """Hyper-parameters of methods: their types, and the training budget that methods share."""
 
+import math
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, get_args, get_origin
 
@@ -50,6 +51,8 @@ def check_ranges(values: dict[str, Any], name: str) -> None:
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
+        if not math.isfinite(value):
+            raise BrioError(f"{name}: {key} is {value}, but must be a finite number")
         if key.endswith("dropout") and not 0 <= value < 1:
             raise BrioError(f"{name}: {key} is {value}, but must be at least 0 and below 1")
         if key in POSITIVE and value <= 0:

@@ -14,9 +14,10 @@ import torch
 from brio_core import __version__
 from brio_core.methods import registry
 from brio_core.system.devices import choose_device, device_name, make_deterministic
+from brio_core.system.errors import BrioError
 from brio_core.system.files import write_json
 from brio_core.training.checkpoints import Checkpoints, fingerprint
-from brio_core.training.data import RunFiles
+from brio_core.training.data import RunFiles, TrainingData
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import (
     FoldResult,
@@ -85,6 +86,15 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         torch.cuda.synchronize()
     training_seconds = time.perf_counter() - training_begun
     logits = [fold_logits(problem, result, fold) for result, fold in zip(results, data.folds)]
+    strange = first_without_prediction(data, logits)
+    if strange:
+        # Nothing of it is written, not even what another attempt would go on from.
+        checkpoints(problem).remove()
+        raise BrioError(
+            f"variant {run.variant!r}, seed {run.seed}: training diverged, and {strange} has no "
+            "finite prediction; lower the learning rate, and look for absurd values with "
+            "scripts/check_cohort.py"
+        )
 
     write_predictions(out_dir / "predictions.csv", data, logits)
     write_history(out_dir / "history.csv", results)
@@ -121,6 +131,16 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     }
     write_json(out_dir / "meta.json", meta)
     checkpoints(problem).remove()
+
+
+def first_without_prediction(data: TrainingData, logits: list[dict[str, np.ndarray]]) -> str:
+    """A subject whose prediction is not finite, and its fold; empty if there is none."""
+    for fold, values in zip(data.folds, logits):
+        for split, found in values.items():
+            strange = getattr(fold, split)[~np.isfinite(found)]
+            if len(strange):
+                return f"subject {data.cohort.subjects[strange[0]]} in fold {fold.name!r}"
+    return ""
 
 
 def fold_records(

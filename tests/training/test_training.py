@@ -1,6 +1,7 @@
 """The trainer: samplers, selection, groups, memory, interruption."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -185,6 +186,26 @@ def test_unknown_hemispheres_are_told_in_the_log_and_in_the_result(toy_run):
     assert done.returncode == 0, done.stderr
     (note,) = json.loads((folder / "halves" / "meta.json").read_text())["notes"]
     assert f"FC-HGNN: {note}" in done.stderr and "first half counts as left" in note
+
+
+def test_a_diverged_training_fails_and_leaves_nothing(toy_run):
+    folder, command = toy_run
+    params = {"method": "gcn", "label": "GCN", "group": "General GNNs"}
+    params["hyperparameters"] = vars(settings_of("gcn", learning_rate=1e30))
+    changed = [json.dumps(params) if part.startswith("{") else part for part in command]
+    done = subprocess.run(
+        [*changed, "--out-dir", str(folder / "diverged")],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: variant 'brio', seed 0: training diverged, and subject s" in done.stderr
+    assert "in fold 'site0' has no finite prediction; lower the learning rate" in done.stderr
+    assert not list((folder / "diverged").glob("**/*"))
+
+
+def test_a_number_that_is_none_is_refused():
+    with pytest.raises(BrioError, match="learning_rate is nan, but must be a finite number"):
+        settings_of("gcn", learning_rate=math.nan)
 
 
 def test_split_of_another_cohort_is_refused(toy_run):
