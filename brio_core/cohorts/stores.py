@@ -3,7 +3,6 @@
 A cohort may be larger than memory, so an opened file hands out tables that read on demand.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import numpy as np
 
 from brio_core.system import sealed
 from brio_core.system.errors import MAYBE_OURS, BrioError
-from brio_core.system.files import atomic
+from brio_core.system.files import atomic, digest
 from brio_core.system.rows import Rows
 
 FORMAT_VERSION = 1
@@ -234,7 +233,6 @@ def checksum(path: Path) -> str:
     try:
         if path.suffix == ".h5":
             return sealed.checksum(path)
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return digest(path)
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None

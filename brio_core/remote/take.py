@@ -15,7 +15,7 @@ from brio_core.cohorts.splits import read_split
 from brio_core.evaluation.diagnostics.run import stored_auc
 from brio_core.remote.plan import MODELS, Job, Plan, read_plan
 from brio_core.reporting.external import tested_rows
-from brio_core.reporting.results import read_history, read_table
+from brio_core.reporting.results import read_history, read_run, read_table
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
 from brio_core.system.versions import ROOT, program_version
@@ -80,6 +80,7 @@ def _check(job: Job, results: Path, places: dict[str, Path], accept: Sequence[st
     job.check(results, folder)
     if not job.run:
         tested_rows(folder / "predictions.csv", read_split(results / job.inputs["split"]))
+        read_run(folder)
         read_history(folder)
         return
     # Diagnostics must be of the run that will be here.

@@ -7,7 +7,7 @@ import pandas as pd
 from brio_core.cohorts.splits import read_split
 from brio_core.reporting.results import EXTERNAL, PREDICTION_COLUMNS, read_table
 from brio_core.system.errors import BrioError
-from brio_core.system.files import write_json, write_text
+from brio_core.system.files import digest, write_json, write_text
 
 
 def adopt(
@@ -36,7 +36,7 @@ def adopt(
     meta["folds"] = [{"name": fold["name"]} for fold in split["folds"]]
     meta["external"] = str(predictions)
     write_text(folder / "predictions.csv", table.to_csv(index=False, lineterminator="\n"))
-    write_json(folder / "meta.json", meta)
+    write_json(folder / "meta.json", meta | {"predictions": digest(folder / "predictions.csv")})
 
 
 def tested_rows(predictions: str | Path, split: dict) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from brio_core.evaluation.scores import MEASURES
 from brio_core.system.errors import BrioError
-from brio_core.system.files import read_json
+from brio_core.system.files import digest, read_json
 
 GROUPS = (
     "General GNNs",
@@ -147,6 +147,11 @@ def read_run(folder: str | Path) -> Run:
     tested = set(test["fold"])
     if any(fold["name"] not in tested for fold in meta["folds"]):
         raise BrioError(f"{path} is cut off; delete {folder} and run again")
+    if meta.get("predictions", digest(path)) != digest(path):
+        raise BrioError(
+            f"{path} was changed after the run had written it, by what meta.json beside it says; "
+            f"delete {folder} and run again"
+        )
     return Run(Path(folder), meta, test)
 
 

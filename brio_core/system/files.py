@@ -1,6 +1,7 @@
 """Files that appear complete or not at all."""
 
 import glob
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -62,6 +63,12 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: object) -> None:
     """Write JSON with a stable layout, so that equal contents are equal bytes."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def digest(path: str | Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_json(path: str | Path, *keys: str) -> dict:

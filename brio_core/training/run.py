@@ -15,7 +15,7 @@ from brio_core import __version__
 from brio_core.methods import registry
 from brio_core.system.devices import choose_device, device_name, make_deterministic
 from brio_core.system.errors import BrioError
-from brio_core.system.files import write_json
+from brio_core.system.files import digest, write_json
 from brio_core.training.checkpoints import Checkpoints, fingerprint
 from brio_core.training.data import RunFiles, TrainingData
 from brio_core.training.problem import Problem, Trial
@@ -109,6 +109,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "search": run.params.get("search", {}),
         "split_checksum": data.split["checksum"],
         "inputs": inputs,
+        "predictions": digest(out_dir / "predictions.csv"),
         "code": run.code,
         "versions": {
             "brio": __version__,

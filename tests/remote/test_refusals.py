@@ -52,6 +52,7 @@ def test_a_wrong_run_is_named(places, change, words):
         (lambda t: t[: t.rindex("\n", 0, -1) + 1], "does not test subject"),
         (lambda t: t.replace("s0c0n0", "stranger"), "does not test subject"),
         (lambda t: t[: t.rindex(",") + 1] + "inf\n", "not finite"),
+        (lambda t: t[: t.rindex(",") + 1] + "9.5\n", "was changed after the run had written it"),
     ],
 )
 def test_wrong_predictions(places, change, words):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from brio_core.system.files import digest
 from tests.programs import run_program
 from tests.reporting.standins import METHODS, write_run
 
@@ -144,6 +145,21 @@ def test_damaged_runs_are_named(tmp_path, damage, word):
     run = write_run(tmp_path, "gcn")
     damage(run)
     refused(summarise([run], tmp_path), tmp_path, str(run), word)
+
+
+def test_edited_predictions_are_noticed(tmp_path):
+    """The right run is named, and not the one beside it."""
+    fine, edited = write_run(tmp_path, "gcn"), write_run(tmp_path, "brio")
+    for run in (fine, edited):
+        meta = json.loads((run / "meta.json").read_text())
+        meta["predictions"] = digest(run / "predictions.csv")
+        (run / "meta.json").write_text(json.dumps(meta))
+    assert summarise([fine, edited], tmp_path).returncode == 0
+    for path in tmp_path.glob("loso*"):
+        path.unlink()
+    replace_last(edited, "9.5")
+    words = (str(edited), "was changed after the run had written it")
+    refused(summarise([fine, edited], tmp_path), tmp_path, *words)
 
 
 def replace_last(run, text):
