@@ -253,7 +253,8 @@ def at_sites(rows, wobble=0.0, count=7):
 
 def test_headline_names_whoever_wins():
     rows = summary(gcn=0.52, brio=0.75, linear_correlation=0.9)
-    (text,) = headlines(rows, at_sites(rows), {})
+    twice = pd.concat([at_sites(rows), at_sites(rows)])
+    (text,) = headlines(rows, twice, {})
     assert "BRIO reaches an AUC of 75.0 [70.0, 80.0] % as the mean over 7 sites" in text
     assert (
         "The highest is Linear (correlation); a paired test over sites finds a difference to BRIO "

@@ -14,7 +14,9 @@ def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> l
 
     ``sites`` has the AUC of every variant at every site, for the paired test.
     """
+    # Several experiments may have a variant.
     rows = summaries[summaries["variant"] == summaries["method"]].drop_duplicates(PLACE)
+    sites = sites.drop_duplicates([*PLACE, "fold"])
     unseen = rows[(rows["protocol"] == "loso") & rows["auc_mean"].notna()]
     return [
         _paragraph(
