@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft
 
-# In ABIDE other pairs reach 0.22 at their best lag; copies have 0.9 to 1, and 0.75 or more if they
-# went through another band-pass filter.
+# In ABIDE other pairs reach 0.22 at their best lag, and copies have 0.9 to 1. A copy that lost most
+# frequencies to another filter may have less than this, and is then not found.
 LEAST_CORRELATION = 0.7
 # Two scans are compared where they overlap: this share of the shorter one, and at least so many
 # frames. Less would let chance in, so shorter scans must be covered and nearly equal.

@@ -10,8 +10,8 @@ per subject (``weight: sample``): once the bias branch has learnt all training s
 the few that it still misses get all the weight, and training collapses.
 
 Departures: edge masks are averaged over both directions. The edge network has one hidden layer
-where the authors have three, because a vector per edge does not fit beside all folds; its
-BatchNorm over edges is exact. One optimiser: the authors' two share no parameters and act as one.
+where the authors have three, so that no vector per edge is needed; its BatchNorm over edges is
+exact. One optimiser: the authors' two share no parameters and act as one.
 """
 
 from dataclasses import dataclass

@@ -74,11 +74,13 @@ def tabulate(
     step: int,
     budget: int,
     device: torch.device,
+    threaded: bool = False,
 ) -> dict[str, Tensor] | None:
     """Tables of what ``make`` finds for ``count`` subjects; None where they exceed ``budget``.
 
-    ``make`` is asked for ``step`` subjects at a time, and gives one row for each. On a CPU several
-    threads ask it.
+    ``make`` is asked for ``step`` subjects at a time, and gives one row for each. If ``threaded``,
+    several threads of a CPU ask it at once; what calls stacked modules must not be asked so, for
+    these hold the numbers of one call at a time.
     """
 
     @torch.no_grad()  # which every thread has to be told
@@ -95,7 +97,12 @@ def tabulate(
             # A slice is copied; rows by number would be sorted first on a GPU.
             tables[name][start : start + step] = value
 
-    spread(fill, range(0, count, step), device)
+    starts = range(0, count, step)
+    if threaded:
+        spread(fill, starts, device)
+    else:
+        for start in starts:
+            fill(start)
     return tables
 
 

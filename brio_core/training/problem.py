@@ -103,7 +103,8 @@ class Problem:
             return module.features(gather(self.inputs, rows))
 
         with torch.no_grad():
-            return tabulate(make, len(data.cohort.subjects), 32, data.memory_budget, data.device)
+            count, budget = len(data.cohort.subjects), data.memory_budget
+            return tabulate(make, count, 32, budget, data.device, threaded=True)
 
     @cached_property
     def shared_statistics(self) -> dict[str, Features]:

@@ -1,5 +1,6 @@
 """Where data reside, and what is tried on them."""
 
+import threading
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
@@ -9,7 +10,9 @@ from torch import Tensor
 
 from brio_core.cohorts.stores import read_fc, read_series, write_fc, write_series
 from brio_core.methods import registry
+from brio_core.methods.stack import FoldStack
 from brio_core.methods.train_view import training_rows
+from brio_core.methods.training_scans import FeatureStore
 from brio_core.system.residence import half_of_free_memory, place_on_device, rows_of, tabulate
 from brio_core.training.checkpoints import Checkpoints, fingerprint
 from brio_core.training.trainer import train
@@ -147,3 +150,24 @@ def test_unfinished_work_belongs_to_its_inputs_code_and_hyperparameters(what):
     }
     assert mark == fingerprint(make_problem("gcn")[0], {"fc.h5": "one"}, "code")
     assert mark != changed[what]()
+
+
+@pytest.mark.parametrize("name", ["gcn", "brio"])
+def test_stacked_modules_are_called_by_one_thread(name, monkeypatch):
+    """They lend their code to one call: a second thread would see the numbers of the first."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        problem, _ = make_problem(name)
+        stack = FoldStack([problem.module(fold) for fold in problem.data.folds])
+        called, call = set(), stack.call
+
+        def noted(*words, **options):
+            called.add(threading.get_ident())
+            return call(*words, **options)
+
+        monkeypatch.setattr(stack, "call", noted)
+        FeatureStore(stack, problem.inputs, name == "gcn", 2**30)
+    finally:
+        torch.set_num_threads(before)
+    assert called == {threading.get_ident()}
