@@ -120,6 +120,8 @@ def prediction_interval(values: np.ndarray, variances: np.ndarray) -> tuple[floa
     deviation would be zero for many cohorts, and such intervals far too short.
     """
     values, variances = np.asarray(values, float), np.asarray(variances, float)
+    # A site with one subject of a class has no variance, and says nothing about a new one.
+    values, variances = values[np.isfinite(variances)], variances[np.isfinite(variances)]
     if len(values) < 3:
         return math.nan, math.nan
     between = np.linspace(0, LARGEST_DEVIATION, 401)[:, None] ** 2

@@ -185,6 +185,8 @@ def test_a_new_site_is_less_certain_than_the_mean():
     assert wide[1] - wide[0] > high - low
     assert all(math.isnan(end) for end in prediction_interval(values[:2], variances[:2]))
     assert prediction_interval(np.ones(5), np.zeros(5))[1] <= 1
+    tiny = prediction_interval(np.r_[values, 1.0], np.r_[variances, math.inf])
+    assert tiny == prediction_interval(values, variances), "a site of one subject of a class"
 
 
 def test_intervals_cover_the_truth():

@@ -253,7 +253,9 @@ def at_sites(rows, wobble=0.0, count=7):
 
 def test_headline_names_whoever_wins():
     rows = summary(gcn=0.52, brio=0.75, linear_correlation=0.9)
-    twice = pd.concat([at_sites(rows), at_sites(rows)])
+    # Another experiment repeats the rows, and has a variant at one site only.
+    other = at_sites(rows)[:1].assign(variant="gcn-published")
+    twice = pd.concat([at_sites(rows), at_sites(rows), other])
     (text,) = headlines(rows, twice, {})
     assert "BRIO reaches an AUC of 75.0 [70.0, 80.0] % as the mean over 7 sites" in text
     assert (

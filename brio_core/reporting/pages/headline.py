@@ -68,7 +68,7 @@ def _tested(first: pd.Series, rival: pd.Series, sites: pd.DataFrame, variants: l
 
     It is the highest of several, so p is corrected for all that are compared with the rival.
     """
-    auc = sites.pivot(index="fold", columns="variant", values="auc").dropna()
+    auc = sites.pivot(index="fold", columns="variant", values="auc")[variants].dropna()
     others = [variant for variant in variants if variant != rival["variant"]]
     start = f"The highest is {first['label']}"
     if smallest_p(len(auc)) * len(others) >= SIGNIFICANT:
