@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("tables", "figures")
+# The method that the paper is about; others are compared with it unless said otherwise.
+REFERENCE = "brio"
 # What an output may be made of: the kind of file, and what it holds.
 FILES = {
     "summaries": ("CSV", "summaries of experiments"),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.reporting.results import REFERENCE, in_paper_order, read_table
+from brio_core.reporting.catalogue import REFERENCE
+from brio_core.reporting.results import in_paper_order, read_table
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 

@@ -9,8 +9,9 @@ import matplotlib
 import pandas as pd
 from matplotlib.colors import to_rgb
 
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import GROUPS, METHODS, REFERENCE
+from brio_core.reporting.results import GROUPS, METHODS
 from brio_core.system.files import atomic
 
 matplotlib.use("Agg")

@@ -24,8 +24,6 @@ METHODS = (
     "agmgc", "fc-hgnn", "brainood", "deci", "core", "brio", "linear-confounds",
     "linear-correlation", "linear-tangent", "linear-reestimation", "linear-logarithm",
 )  # fmt: skip
-REFERENCE = "brio"
-"""The method that the paper is about; others are compared with it unless said otherwise."""
 SCORES = ("auc", "acc")
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")

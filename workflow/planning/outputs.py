@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from brio_core.reporting.catalogue import KINDS, Output, catalogue
+from brio_core.reporting.catalogue import KINDS, REFERENCE, Output, catalogue
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
 from workflow.planning.paths import Run
@@ -22,8 +22,6 @@ WHOLE_RUN = {
         "other_methods": True,
     },
 }
-# What tables compare with unless somebody says otherwise.
-REFERENCE = "brio"
 # Files that are written or known before the first job; rules follow their content, not the files.
 NO_INPUT = ("config", "methods")
 

@@ -7,9 +7,10 @@ from matplotlib.patches import Patch
 
 from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
 from brio_core.reporting import plotting
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import REFERENCE, place_title
+from brio_core.reporting.results import place_title
 from brio_core.reporting.tables.stability import spearman
 
 OUTPUT = {

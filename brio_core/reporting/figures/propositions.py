@@ -5,9 +5,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from brio_core.reporting import plotting
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.diagnostics import of_reference
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import REFERENCE, cohort_title
+from brio_core.reporting.results import cohort_title
 
 OUTPUT = {
     "files": ["diagnostics"],

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from brio_core.reporting import plotting, results
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.given import Given
 from brio_core.reporting.table import percent
 
@@ -33,7 +34,7 @@ def draw(given: Given) -> plotting.Drawing:
         panels = axes[0] if single else axes[:, column]
         for number, (axis, (key, name)) in enumerate(zip(panels, SWEEPS.items())):
             own = sweep(rows[rows["cohort"] == cohort], hyperparameters, key)
-            _panel(axis, own, hyperparameters.get(results.REFERENCE, {}).get(key))
+            _panel(axis, own, hyperparameters.get(REFERENCE, {}).get(key))
             axis.set_xlabel(name)
             if number == 0:
                 axis.set_title(title, fontsize=8.5 if len(cohorts) <= 3 else 7)
@@ -53,7 +54,7 @@ def draw(given: Given) -> plotting.Drawing:
 
 def sweep(rows: pd.DataFrame, hyperparameters: dict[str, dict], key: str) -> pd.DataFrame:
     """Rows in which nothing but ``key`` differs from BRIO, by its value."""
-    base = hyperparameters.get(results.REFERENCE, next(iter(hyperparameters.values())))
+    base = hyperparameters.get(REFERENCE, next(iter(hyperparameters.values())))
 
     def same(variant: str) -> bool:
         return all(hyperparameters[variant][other] == base[other] for other in base if other != key)

@@ -3,7 +3,8 @@
 import pandas as pd
 
 from brio_core.evaluation.site_statistics import SIGNIFICANT, holm, signed_rank, smallest_p
-from brio_core.reporting.results import PLACE, REFERENCE, cohort_title
+from brio_core.reporting.catalogue import REFERENCE
+from brio_core.reporting.results import PLACE, cohort_title
 from brio_core.reporting.table import p_text, percent, plural, with_interval
 
 CHANCE = 0.5

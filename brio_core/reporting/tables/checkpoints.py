@@ -8,6 +8,7 @@ import pandas as pd
 
 from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, with_planned
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.given import Given
 from brio_core.reporting.table import Cell, Table, number, percent, points
 from brio_core.system.errors import BrioError
@@ -33,7 +34,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     cross-selected AUC had checkpoints been eligible after so many epochs. Nothing is trained for
     it: a training that never stops early takes the same course whatever may be chosen of it.
     """
-    reference = given.entry.get("reference", results.REFERENCE)
+    reference = given.entry.get("reference", REFERENCE)
     changes = {f"change_from_{share}": share for share in given.entry.get("first_epochs", ())}
     found = (fold for folder in given.files["runs"] for fold in choices(folder, changes))
     columns = [*results.IDENTITY, "seed", "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
@@ -64,7 +65,7 @@ def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
     Alike are trainings with the epochs and the first epoch that most have.
     """
     parts = [folds]
-    judged = folds[folds["variant"] != results.REFERENCE].dropna(subset=list(changes))
+    judged = folds[folds["variant"] != REFERENCE].dropna(subset=list(changes))
     for _, part in judged.groupby(["cohort", "protocol"], sort=False):
         epochs, first = part[["epochs", "first_epoch"]].value_counts().index[0]
         alike = part[(part["epochs"] == epochs) & (part["first_epoch"] == first)]

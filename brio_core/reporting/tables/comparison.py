@@ -10,6 +10,7 @@ from brio_core.evaluation.scores import Estimate
 from brio_core.evaluation.site_statistics import SIGNIFICANT
 from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, part_of
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.given import Given
 from brio_core.reporting.table import NONE, Cell, Table, p_text, percent, plural, with_interval
 
@@ -61,7 +62,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 
     All are compared with the ``reference``, a variant.
     """
-    reference = given.entry.get("reference", results.REFERENCE)
+    reference = given.entry.get("reference", REFERENCE)
     margin = given.entry.get("margin", MARGIN)
     summaries = results.read_summaries(given.files["summaries"])
     sites = results.read_sites(given.files["sites"])

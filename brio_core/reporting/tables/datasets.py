@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.cohorts import (
     block_lengths,
     read_block_lengths,
@@ -11,7 +12,7 @@ from brio_core.reporting.cohorts import (
 )
 from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_table
-from brio_core.reporting.results import REFERENCE, cohort_title
+from brio_core.reporting.results import cohort_title
 from brio_core.reporting.table import NONE, Cell, Row, Table, number, with_spread
 
 OUTPUT = {

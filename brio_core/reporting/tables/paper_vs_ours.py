@@ -6,10 +6,11 @@ import pandas as pd
 
 from brio_core.evaluation.intervals import deviation_over_sites
 from brio_core.evaluation.scores import Estimate
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_numbers
-from brio_core.reporting.results import PLACE, REFERENCE, cohort_title, ordered, read_variants
+from brio_core.reporting.results import PLACE, cohort_title, ordered, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, plural
 
 OUTPUT = {

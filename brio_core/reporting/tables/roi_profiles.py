@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import REFERENCE, cohort_title
+from brio_core.reporting.results import cohort_title
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading
 
 OUTPUT = {

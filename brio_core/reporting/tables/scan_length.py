@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from brio_core.reporting.blocks import by_cohort
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import REFERENCE
 from brio_core.reporting.table import NONE, Cell, Table, percent
 
 OUTPUT = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.given import Given
 from brio_core.reporting.remarks import remarks
-from brio_core.reporting.results import REFERENCE
 from brio_core.reporting.table import Cell, Row, Table, heading
 from brio_core.system.errors import BrioError
 
