@@ -9,9 +9,8 @@ Relative difficulty is one number per batch, as in the authors' GCN and GIN. The
 per subject (``weight: sample``): once the bias branch has learnt all training subjects by heart,
 the few that it still misses get all the weight, and training collapses.
 
-Departures: edge masks are averaged over both directions. The edge network has one hidden layer
-where the authors have three, so that no vector per edge is needed; its BatchNorm over edges is
-exact. One optimiser: the authors' two share no parameters and act as one.
+Departures: edge masks are averaged over both directions. One optimiser: the authors' two share no
+parameters and act as one.
 """
 
 from dataclasses import dataclass
@@ -24,9 +23,10 @@ from torch.nn import functional
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.convolutions import DenseGcn
+from brio_core.methods.layers.edge_hidden import edge_hidden
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
-from brio_core.methods.layers.edge_scores import EdgeScorer
-from brio_core.methods.layers.norms import NodeNorm, norm_relu
+from brio_core.methods.layers.edge_scores import edge_moments
+from brio_core.methods.layers.norms import MaskedNorm, NodeNorm, norm_relu, remember
 from brio_core.system.randomness import uniform
 
 APART, SWAPPED = "apart", "swapped"
@@ -89,7 +89,7 @@ class Masker(nn.Module):
     def __init__(self, n_rois: int, hidden: int, node_mask: bool) -> None:
         super().__init__()
         self.encoder = MeanGcn(n_rois, hidden, self.layers)
-        self.edges = EdgeScorer(hidden, hidden, norm="batch")
+        self.edges = EdgeNetwork(2 * hidden)
         self.nodes = _halving_network(hidden) if node_mask else None
 
     def forward(
@@ -101,10 +101,56 @@ class Masker(nn.Module):
         return edge_scores, None if self.nodes is None else self.nodes(hidden).sigmoid()
 
 
+class EdgeNetwork(nn.Module):
+    """Scores of directed edges: Linear - BatchNorm over the batch's edges - ReLU, then Linear.
+
+    There are three hidden layers, each half as wide as the one before.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        widths = _halvings(width)
+        self.linears = nn.ModuleList(nn.Linear(*ends, bias=False) for ends in pairwise(widths))
+        self.norms = nn.ModuleList(MaskedNorm(after) for after in widths[1:])
+        self.last = nn.Linear(widths[-1], 1)
+
+    def forward(self, nodes: Tensor, edges: EdgeLists, mask: Tensor) -> Tensor:
+        """Logits of both directions of every edge, (B, 2, E)."""
+        first, second, third = self.linears
+        sides = (nodes @ weight.T for weight in first.weight.chunk(2, -1))
+        sides = normed_sides(*sides, mask, self.norms[0])
+        no_key = edges.pairs.new_zeros(())
+        hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key).flatten(0, 1)
+        present = edges.pairs.flatten() > 0
+        hidden = third(self.norms[1](hidden, present).relu())
+        hidden = self.norms[2](hidden, present).relu()
+        return self.last(hidden).view(len(nodes), 2, -1)
+
+
+def normed_sides(
+    sender: Tensor, receiver: Tensor, mask: Tensor, norm: nn.BatchNorm1d
+) -> tuple[Tensor, Tensor]:
+    """Both sides, so that their sum is what BatchNorm over all edges of the batch gives.
+
+    Exact without a vector per edge: moments of ``s_i + r_j`` need one product with the graph.
+    """
+    if norm.training:
+        first, second, variance, count = edge_moments(sender, receiver, mask, (0, -2))
+        remember(norm, (first + second).flatten(), variance.flatten(), count.squeeze())
+    else:
+        # Only the sum is remembered: which side the mean is taken from does not matter.
+        first, second, variance = norm.running_mean, 0.0, norm.running_var
+    scale = norm.weight * (variance + norm.eps).rsqrt()
+    return (sender - first) * scale + norm.bias, (receiver - second) * scale
+
+
+def _halvings(width: int) -> list[int]:
+    return [max(1, width >> halvings) for halvings in range(4)]
+
+
 def _halving_network(width: int) -> nn.Sequential:
-    widths = [max(1, width >> halvings) for halvings in range(4)]
     parts: list[nn.Module] = []
-    for before, after in pairwise(widths):
+    for before, after in pairwise(widths := _halvings(width)):
         parts += [nn.Linear(before, after, bias=False), NodeNorm(after), nn.ReLU()]
     return nn.Sequential(*parts, nn.Linear(widths[-1], 1))
 

@@ -9,6 +9,7 @@ from brio_core.methods.disc import (
     APART,
     SWAPPED,
     Disc,
+    EdgeNetwork,
     generalised_cross_entropy,
     relative_difficulty,
 )
@@ -74,6 +75,41 @@ def test_each_head_trains_its_own_encoder_and_both_train_the_masker(order):
         largest = gradients(module, loss)
         assert largest[foreign] == 0
         assert largest[own] > 0 and largest["masker"] > 0
+
+
+def literal_network(network, nodes, edges):
+    """One row [h_i ; h_j] per directed edge of the batch, and torch's own BatchNorm."""
+    graph, place = (edges.pairs > 0).nonzero().T
+    pair = edges.pairs[graph, place]
+    hidden = torch.cat([nodes[graph, pair // ROIS], nodes[graph, pair % ROIS]], -1)
+    norms = [torch.nn.BatchNorm1d(norm.num_features).double() for norm in network.norms]
+    for linear, norm, own in zip(network.linears, norms, network.norms):
+        norm.load_state_dict(own.state_dict())
+        norm.weight, norm.bias = own.weight, own.bias
+        hidden = norm.train(network.training)(linear(hidden)).relu()
+    return network.last(hidden).squeeze(-1), norms
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_edge_network_has_three_hidden_layers_and_equals_itself_on_every_edge(training):
+    _, features = make()
+    edges = EdgeLists.of(features)
+    network = EdgeNetwork(16).double().train(training)
+    assert [tuple(one.weight.shape) for one in network.linears] == [(8, 16), (4, 8), (2, 4)]
+    draw = torch.Generator().manual_seed(3)
+    for norm in network.norms:
+        norm.weight.data.uniform_(0.5, 1.5, generator=draw)
+        norm.running_mean.uniform_(-0.1, 0.1, generator=draw)
+    nodes = torch.randn(SUBJECTS, ROIS, 8, generator=draw, dtype=torch.float64).requires_grad_()
+    wanted, norms = literal_network(network, nodes, edges)
+    found = network(nodes, edges, edges.mask.double()).flatten(1)[edges.pairs > 0]
+    torch.testing.assert_close(found, wanted)
+    parameters = [nodes, *network.parameters()]
+    slopes = [torch.autograd.grad(one.square().sum(), parameters) for one in (found, wanted)]
+    torch.testing.assert_close(*slopes)
+    for own, twin in zip(network.norms, norms):
+        torch.testing.assert_close(own.running_mean, twin.running_mean)
+        torch.testing.assert_close(own.running_var, twin.running_var)
 
 
 def test_generalised_cross_entropy_prefers_what_is_fitted():

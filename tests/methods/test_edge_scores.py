@@ -2,18 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
-from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.func import grad, vmap
 
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
-from brio_core.methods.layers.edge_scores import (
-    NORMS,
-    BatchEdgeNorm,
-    EdgeScorer,
-    InstanceEdgeNorm,
-    edge_scores,
-)
+from brio_core.methods.layers.edge_scores import edge_scores
 
 DENSITY = 0.2
 
@@ -89,95 +82,3 @@ def test_kernel_equals_its_twin(experts, rois, units):
         parts = (vmap(score)(*moved), *vmap(lambda *x: derivatives(edge_scores, *x))(*moved))
         results.append([part.cpu() for part in parts])
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-3)
-
-
-def scored_example(graphs=3, rois=8, width=4):
-    generator = torch.Generator().manual_seed(1)
-    fc = torch.randn(graphs, rois, rois, generator=generator)
-    edges = list_edges(subject_graph(fc + fc.mT, 0.3), 0.3)
-    return edges, torch.randn(graphs, rois, width, generator=generator)
-
-
-def literal(scorer, hidden, edges):
-    """One row [h_i ; h_j] per directed edge, graph by graph; norms by torch's own layers."""
-    n_rois = hidden.shape[1]
-    rows, owner = [], []
-    for graph, listed in enumerate(edges.pairs):
-        real = listed[listed > 0]
-        rows.append(torch.cat([hidden[graph, real // n_rois], hidden[graph, real % n_rois]], -1))
-        owner += [graph] * len(real)
-    owner = torch.tensor(owner)
-    inner, norm = scorer.first(torch.cat(rows)), None
-    if isinstance(scorer.norm, BatchEdgeNorm):
-        norm = nn.BatchNorm1d(inner.shape[1])
-        norm.load_state_dict(scorer.norm.state_dict(), strict=False)
-        inner = norm.train(scorer.training)(inner)
-    elif isinstance(scorer.norm, InstanceEdgeNorm):
-        parts = [inner[owner == graph].T for graph in range(len(hidden))]
-        inner = torch.cat([nn.functional.instance_norm(part[None])[0].T for part in parts])
-    return scorer.last(inner.relu()).squeeze(-1), norm
-
-
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("norm", NORMS)
-def test_equals_the_network_on_every_edge(norm, training):
-    edges, hidden = scored_example()
-    torch.manual_seed(0)
-    scorer = EdgeScorer(4, 6, norm).train(training)
-    wanted, twin = literal(scorer, hidden, edges)
-    found = scorer(hidden, edges, edges.mask)
-    real = edges.pairs.view_as(found.flatten(-2)) > 0
-    torch.testing.assert_close(found.flatten(-2)[real], wanted, rtol=1e-4, atol=1e-5)
-    if twin is not None and training:
-        torch.testing.assert_close(scorer.norm.running_mean, twin.running_mean)
-        torch.testing.assert_close(scorer.norm.running_var, twin.running_var)
-
-
-def test_instance_norm_does_not_mix_graphs():
-    edges, hidden = scored_example()
-    scorer = EdgeScorer(4, 6, "instance")
-    alone = EdgeLists(*(part[:1] for part in edges))
-    torch.testing.assert_close(
-        scorer(hidden, edges, edges.mask)[:1], scorer(hidden[:1], alone, alone.mask)
-    )
-
-
-def test_equal_nodes_give_equal_finite_scores():
-    edges, hidden = scored_example()
-    scorer = EdgeScorer(4, 6, "instance")
-    same = torch.ones_like(hidden)
-    scores = scorer(same, edges, edges.mask).flatten(-2)[edges.pairs > 0]
-    # The epsilon of the norm magnifies rounding by its inverse root.
-    torch.testing.assert_close(scores, scorer.last.bias.expand_as(scores), atol=1e-4, rtol=0)
-    total = lambda x: scorer(x, edges, edges.mask).square().sum()  # noqa: E731
-    assert torch.isfinite(grad(total)(same)).all()
-
-
-def test_dropped_units_are_silent():
-    edges, hidden = scored_example()
-    scorer = EdgeScorer(4, 6, "none")
-    keep = torch.zeros(3, 6)
-    scores = scorer(hidden, edges, edges.mask, keep).flatten(-2)[edges.pairs > 0]
-    torch.testing.assert_close(scores, scorer.last.bias.expand_as(scores))
-
-
-def test_maps_over_folds_and_remembers_statistics():
-    edges, hidden = scored_example(graphs=6)
-    torch.manual_seed(0)
-    scorers = [EdgeScorer(4, 6, "batch") for _ in range(2)]
-    split = [part.unflatten(0, (2, 3)) for part in (hidden, *edges)]
-
-    def loss(parameters, buffers, hidden, *lists):
-        fold = EdgeLists(*lists)
-        inputs = (hidden, fold, fold.mask)
-        return functional_call(scorers[0], (parameters, buffers), inputs).square().sum()
-
-    parameters, buffers = stack_module_state(scorers)
-    parameters = {name: value.detach() for name, value in parameters.items()}
-    together = vmap(grad(loss))(parameters, buffers, *split)
-    for fold, scorer in enumerate(scorers):
-        own = dict(scorer.named_parameters())
-        alone = grad(loss)(own, dict(scorer.named_buffers()), *(part[fold] for part in split))
-        for name, value in alone.items():
-            torch.testing.assert_close(together[name][fold], value, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(buffers["norm.running_var"][fold], scorer.norm.running_var)

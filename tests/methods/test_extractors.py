@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.layers import extractors
+from brio_core.methods.layers import edge_hidden, extractors
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
 from brio_core.methods.layers.extractors import DeepExtractor, ShallowExtractor, make_extractor
 from brio_core.system.errors import BrioError
@@ -23,26 +23,27 @@ def example(dtype=torch.float64):
     return torch.randn(GRAPHS, ROIS, WIDTH, generator=draw).to(dtype), edges
 
 
-def make(rate=0.0, dtype=torch.float64):
+def make(rate=0.0, dtype=torch.float64, hidden=HIDDEN):
     torch.manual_seed(0)
-    return make_extractor(WIDTH, HIDDEN, rate).to(dtype)
+    return make_extractor(WIDTH, hidden, rate).to(dtype)
 
 
 def literal(network, nodes, edges, keeps=None):
-    """Linear - InstanceNorm - ReLU - dropout, twice, then Linear: graph by graph, edge by edge."""
+    """Linear - InstanceNorm - ReLU - dropout, then Linear: graph by graph, edge by edge."""
+    *layers, last = network.children()
     scores = torch.zeros(edges.pairs.shape, dtype=nodes.dtype)
     for graph, listed in enumerate(edges.pairs):
         real = listed > 0
         ends = nodes[graph, listed[real] // ROIS], nodes[graph, listed[real] % ROIS]
         hidden = torch.cat(ends, -1)
-        for number, layer in enumerate((network.first, network.second)):
+        for number, layer in enumerate(layers):
             hidden = nn.functional.instance_norm(layer(hidden).T[None])[0].T.relu()
             if keeps is not None:
                 hidden = hidden * keeps[number][graph, real]
         place = real.nonzero().flatten()
-        found = network.last(hidden).squeeze(-1) - network.last.bias
+        found = last(hidden).squeeze(-1) - last.bias
         scores = scores.index_put((torch.tensor(graph), place), found)
-    return (scores + network.last.bias).unflatten(-1, (2, -1))
+    return (scores + last.bias).unflatten(-1, (2, -1))
 
 
 def slopes(score, network, nodes, edges):
@@ -58,28 +59,31 @@ def call(network, nodes, edges, key=None):
     return network(nodes, edges, edges.mask.to(nodes.dtype), key, 3)
 
 
+@pytest.mark.parametrize("hidden", [(5,), HIDDEN])
 @pytest.mark.parametrize("at_once", [1, 2 * 100 * HIDDEN[0], 2**23])
-def test_two_layers_equal_the_network_on_every_edge(at_once, monkeypatch):
-    monkeypatch.setattr(extractors, "AT_ONCE", at_once)
+def test_equals_the_network_on_every_edge(at_once, hidden, monkeypatch):
+    monkeypatch.setattr(edge_hidden, "AT_ONCE", at_once)
     nodes, edges = example()
-    found, wanted = (slopes(score, make(), nodes, edges) for score in (call, literal))
+    found, wanted = (slopes(score, make(hidden=hidden), nodes, edges) for score in (call, literal))
     torch.testing.assert_close(found, wanted)
+
+
+def keep_of(drawn, width):
+    return ((drawn >= 0.5) / 0.5).double().view(GRAPHS, -1, width)
 
 
 def test_dropout_is_per_edge_and_the_way_back_drops_the_same(monkeypatch):
     drawn = []
-    draw = extractors.uniform_each
-    monkeypatch.setattr(
-        extractors, "uniform_each", lambda *given: drawn.append(draw(*given)) or drawn[-1]
-    )
+    for module, name in ((edge_hidden, "uniform_at"), (extractors, "uniform_each")):
+        draw = getattr(module, name)
+        spy = lambda *given, draw=draw: drawn.append(draw(*given)) or drawn[-1]  # noqa: E731
+        monkeypatch.setattr(module, name, spy)
     nodes, edges = example()
     network = make(rate=0.5)
     with torch.no_grad():
         call(network, nodes, edges, KEY)
     assert len(drawn) == 2, "one draw for each layer, as all graphs fit"
-    keeps = [
-        ((one >= 0.5) / 0.5).double().view(GRAPHS, -1, width) for one, width in zip(drawn, HIDDEN)
-    ]
+    keeps = [keep_of(one, width) for one, width in zip(drawn, HIDDEN)]
     assert 0.4 < keeps[0].mean() / 2 < 0.6 and (keeps[0].var(1) > 0).any()
     found = slopes(lambda *given: call(*given, KEY), network, nodes, edges)
     wanted = slopes(lambda *given: literal(*given, keeps), network, nodes, edges)
@@ -88,21 +92,39 @@ def test_dropout_is_per_edge_and_the_way_back_drops_the_same(monkeypatch):
     assert not torch.equal(found[0], other)
 
 
-def test_only_some_graphs_have_vectors_per_edge_at_a_time(monkeypatch):
+def test_what_is_dropped_does_not_depend_on_how_many_graphs_fit(monkeypatch):
+    nodes, edges = example()
+    scores = []
+    for at_once in (1, 2**23):
+        monkeypatch.setattr(edge_hidden, "AT_ONCE", at_once)
+        scores.append(call(make(rate=0.5), nodes, edges, KEY))
+    torch.testing.assert_close(*scores)
+
+
+def test_a_shallow_network_drops_units_of_whole_graphs(monkeypatch):
+    nodes, edges = example()
+    drawn = []
+    draw = extractors.uniform
+    monkeypatch.setattr(
+        extractors, "uniform", lambda *given: drawn.append(draw(*given)) or drawn[-1]
+    )
+    network = make(0.5, hidden=(5,))
+    found = call(network, nodes, edges, KEY)
+    keeps = [((drawn[0] >= 0.5) / 0.5).double()[:, None].expand(-1, edges.pairs.shape[-1], -1)]
+    torch.testing.assert_close(found, literal(network, nodes, edges, keeps))
+
+
+def test_only_some_graphs_have_vectors_of_the_first_layer_at_a_time(monkeypatch):
     nodes, edges = example()
     places = edges.pairs.shape[-1]
-    monkeypatch.setattr(extractors, "AT_ONCE", 2 * places * HIDDEN[0])
+    monkeypatch.setattr(edge_hidden, "AT_ONCE", 2 * places * HIDDEN[0])
     seen = []
-    layers = extractors._Network.layers
-
-    def spy(network, part):
-        found = layers(network, part)
-        seen.extend(value.numel() for value in found)
-        return found
-
-    monkeypatch.setattr(extractors._Network, "layers", spy)
+    of = edge_hidden._First.of
+    monkeypatch.setattr(
+        edge_hidden._First, "of", lambda *given: seen.append(of(*given)) or seen[-1]
+    )
     slopes(call, make(), nodes, edges)
-    assert max(seen) == 2 * places * HIDDEN[0]
+    assert max(one.numel() for one in seen) == 2 * places * HIDDEN[0]
 
 
 @pytest.mark.parametrize("hidden", [(5,), HIDDEN])
@@ -152,13 +174,15 @@ def test_widths_choose_the_network():
 
 
 @pytest.mark.gpu
-def test_a_gpu_gives_what_a_cpu_gives():
+@pytest.mark.parametrize("hidden", [HIDDEN, (70, 20), (256, 64)])
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_a_gpu_gives_what_a_cpu_gives(rate, hidden):
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
     nodes, edges = example(torch.float32)
     results = []
     for device in ("cpu", "cuda"):
-        network = make(0.5, torch.float32).to(device)
+        network = make(rate, torch.float32, hidden).to(device)
         lists = EdgeLists(*(part.to(device) for part in edges))
         placed = nodes.to(device).requires_grad_()
         scores = call(network, placed, lists, KEY.to(device))

@@ -1,4 +1,4 @@
-"""Scores of edges from the nodes at their ends: ``w . relu(norm(W [h_i ; h_j])) + b``.
+"""Scores of edges from the nodes at their ends: ``w . relu(norm(W [h_i ; h_j]))``.
 
 One hidden layer, without a vector per edge in memory: the first linear layer of ``[h_i ; h_j]`` is
 ``s_i + r_j``, so the score of an edge i -> j is ``sum_k w_k relu(s_ik + r_jk)``. Backward needs no
@@ -7,40 +7,13 @@ sums over edges of ``s_i + r_j`` and of its square need degrees and one product 
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from brio_core import kernels
 from brio_core.kernels.functions import Fused
 from brio_core.methods.layers.edge_lists import EdgeLists
 
-
-class EdgeScorer(nn.Module):
-    """Logits of all directed edges (B, 2, E); empty places hold the bias.
-
-    ``norm`` is taken over the edges of each graph (``instance``: no weights, no memory), over all
-    edges of the batch (``batch``: as BatchNorm, running statistics in evaluation), or not at all.
-    """
-
-    def __init__(self, width: int, hidden: int, norm: str) -> None:
-        super().__init__()
-        # A norm removes the bias.
-        self.first = nn.Linear(2 * width, hidden, bias=norm == "none")
-        self.last = nn.Linear(hidden, 1)
-        self.norm = NORMS[norm](hidden)
-
-    def forward(
-        self, hidden: Tensor, edges: EdgeLists, mask: Tensor, keep: Tensor | None = None
-    ) -> Tensor:
-        """``mask`` is ``edges.mask``; ``keep`` (B, units) scales hidden units, as dropout does.
-
-        A unit is dropped for all edges of a graph at once: relu(k x) = k relu(x) for k >= 0.
-        """
-        send, receive = self.first.weight.chunk(2, -1)
-        sender, receiver = hidden @ send.T, hidden @ receive.T
-        if self.first.bias is not None:
-            sender = sender + self.first.bias
-        sender, receiver = self.norm(sender, receiver, mask, keep)
-        return edge_scores(sender, receiver, self.last.weight.squeeze(0), edges) + self.last.bias
+EPSILON = 1e-5
 
 
 def edge_scores(sender: Tensor, receiver: Tensor, weight: Tensor, edges: EdgeLists) -> Tensor:
@@ -117,62 +90,8 @@ def edge_moments(
     return *means, variance.clamp_min(0), count
 
 
-Sides = tuple[Tensor, Tensor]
-
-
-def _dropped(sender: Tensor, receiver: Tensor, keep: Tensor | None) -> Sides:
-    if keep is None:
-        return sender, receiver
-    return sender * keep[..., None, :], receiver * keep[..., None, :]
-
-
-class NoEdgeNorm(nn.Module):
-    """Leaves both sides as they are, but for dropped units."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-
-    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor, keep: Tensor | None) -> Sides:
-        return _dropped(sender, receiver, keep)
-
-
-class InstanceEdgeNorm(NoEdgeNorm):
-    """Normalises each hidden unit over the edges of every graph on its own."""
-
-    epsilon = 1e-5
-
-    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor, keep: Tensor | None) -> Sides:
-        first, second, variance, _ = edge_moments(sender, receiver, mask, (-2,))
-        scale = (variance + self.epsilon).rsqrt()
-        return _dropped((sender - first) * scale, (receiver - second) * scale, keep)
-
-
-class BatchEdgeNorm(nn.Module):
-    """BatchNorm of each hidden unit over all edges of the batch."""
-
-    epsilon = 1e-5
-    momentum = 0.1
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(hidden))
-        self.bias = nn.Parameter(torch.zeros(hidden))
-        self.register_buffer("running_mean", torch.zeros(hidden))
-        self.register_buffer("running_var", torch.ones(hidden))
-
-    def forward(self, sender: Tensor, receiver: Tensor, mask: Tensor, keep: Tensor | None) -> Sides:
-        if self.training:
-            first, second, variance, count = edge_moments(sender, receiver, mask, (0, -2))
-            self._remember((first + second).detach(), variance.detach() * count / (count - 1))
-        else:
-            # Only the sum is remembered: which side the mean is taken from does not matter.
-            first, second, variance = self.running_mean, 0.0, self.running_var
-        scale = self.weight * (variance + self.epsilon).rsqrt()
-        return _dropped((sender - first) * scale + self.bias, (receiver - second) * scale, keep)
-
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        for running, value in ((self.running_mean, mean), (self.running_var, variance)):
-            running.mul_(1 - self.momentum).add_(self.momentum * value.flatten())
-
-
-NORMS = {"none": NoEdgeNorm, "instance": InstanceEdgeNorm, "batch": BatchEdgeNorm}
+def normed_sides(sender: Tensor, receiver: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Both sides, so that each unit of their sum is normalised over the edges of every graph."""
+    first, second, variance, _ = edge_moments(sender, receiver, mask, (-2,))
+    scale = (variance + EPSILON).rsqrt()
+    return (sender - first) * scale, (receiver - second) * scale
