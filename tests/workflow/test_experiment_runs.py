@@ -73,7 +73,7 @@ def test_the_run_of_the_document_on_abide():
     unseen = [run for run in runs if run.protocol == "loso"]
     assert len(unseen) == 16 * 3 + 5 + 5
     assert len(runs) - len(unseen) == 17 + 5
-    common, aside = ["paper_vs_ours", "settings", "settings-others"], ("sites", "regions")
+    common, aside = ["claims", "paper_vs_ours", "settings", "settings-others"], ("sites", "regions")
     files = document_files(resolved)
     assert (
         "results/tables/presets.csv" in files["tables"]
