@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from brio_core.evaluation.intervals import DRAWS, interval_over_sites, middle_share
+from brio_core.evaluation.intervals import interval_over_sites, middle_share
 from brio_core.evaluation.scores import Estimate, midranks
 from brio_core.system.seeds import numpy_generator
 
@@ -19,17 +19,6 @@ DECIMALS = 12
 SIMULATIONS = 1000
 # A corrected p below this tells two methods apart.
 SIGNIFICANT = 0.05
-
-
-def resampled_sites(n_sites: int, key: tuple, draws: int = DRAWS) -> np.ndarray:
-    """Bootstrap of sites: which ones make up each draw (draws, sites - 1).
-
-    One site fewer than there are is drawn: then the variance of the mean over the drawn sites is
-    the unbiased one (Rao and Wu, 1988). The draws depend on ``key`` alone, so all methods are
-    resampled alike and differences between them are paired.
-    """
-    generator = numpy_generator("sites", *key, n_sites)
-    return generator.integers(0, n_sites, (draws, max(n_sites - 1, 1)))
 
 
 def signed_rank(differences: np.ndarray) -> tuple[float, float]:

@@ -14,13 +14,16 @@ from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
 NUMBERS = {
-    "folds": ("site_discrepancy", "predictive_variation", "validation_auc", "test_auc"),
+    "folds": (
+        "site_discrepancy", "predictive_variation", "held_out_variation", "validation_auc",
+        "test_auc",
+    ),
     "scan-length": ("fraction", "test_auc"),
     "retention": ("draw", "kept", "factors", "test_auc"),
     "profiles": ("roi", "score"),
     "contrasts": ("factor", "contrast", "reestimated", "bound", "condition"),
     "penalties": ("class", "penalty", "relevance_penalty"),
-}
+}  # fmt: skip
 
 ABOUT = ("method", "label", "group", "hyperparameters")
 

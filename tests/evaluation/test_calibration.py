@@ -23,7 +23,6 @@ from brio_core.evaluation.scores import (
 from brio_core.evaluation.site_statistics import (
     holm,
     paired,
-    resampled_sites,
     sampling_spread,
     signed_rank,
     smallest_p,
@@ -162,15 +161,6 @@ def test_holm_by_hand():
     assert holm([0.6, 0.7]) == pytest.approx([1.0, 1.0])
     found = holm([math.nan, 0.02, 0.01])
     assert math.isnan(found[0]) and found[1:] == pytest.approx([0.02, 0.02])
-
-
-def test_bootstrap_of_sites_has_the_unbiased_variance():
-    values = np.array([0.55, 0.6, 0.72, 0.8, 0.68, 0.9, 0.5])
-    chosen = resampled_sites(7, ("demo", "loso"), draws=200_000)
-    assert chosen.shape == (200_000, 6) and set(np.unique(chosen)) == set(range(7))
-    assert values[chosen].mean(1).std() == pytest.approx(values.std(ddof=1) / 7**0.5, rel=0.01)
-    again = resampled_sites(7, ("demo", "loso"), draws=200_000)
-    assert (chosen == again).all(), "all methods are resampled alike"
 
 
 @pytest.mark.parametrize(

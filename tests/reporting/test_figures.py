@@ -174,8 +174,8 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
     with pytest.importorskip("PIL.Image").open(png) as picture:
         text = picture.text["Comment"]
     rho = stats.spearmanr(x, y).statistic
-    assert f"ρ = {rho:.2f}, ".replace("-", "−") in text
-    assert f"discordant pairs: {100 * wrong / total:.0f} %" in text
+    assert f"all methods: Spearman's ρ = {rho:.2f}, ".replace("-", "−") in text
+    assert f"discordant pairs {100 * wrong / total:.0f} %" in text
     rates = [100 * (mismatch & flag)[own].mean() for flag in (np.ones(len(own), bool), kept)]
     assert f"BRIO {rates[0]:.0f} % and {rates[1]:.0f} %" in text
     assert re.search(r"Full qualification [\d., ]*0.750;", text), "all factors: the original AUC"

@@ -7,7 +7,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from brio_core.evaluation.mismatch import discordance_rate
 from brio_core.reporting import plotting
 from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.diagnostics import (
@@ -17,12 +16,11 @@ from brio_core.reporting.diagnostics import (
     read_diagnostics,
     sweep_mismatches,
     sweep_runs,
-    with_every_seed,
 )
 from brio_core.reporting.given import Given
 from brio_core.reporting.paired import MARGIN
 from brio_core.reporting.results import place_title
-from brio_core.reporting.tables.stability import spearman
+from brio_core.reporting.tables.panels import relations
 
 OUTPUT = {
     "files": ["diagnostics"],
@@ -36,9 +34,10 @@ OUTPUT = {
 NOTE = (
     "(a) Small points are single runs (one method, held-out site and seed), large ones the mean of "
     "a method; left means that sites agree, low that predictions hold when connectivity is "
-    "estimated again from other frames of the same scan. Spearman's ρ is over runs. A pair of "
-    "methods is discordant when, in the same fold and seed (linear models have one for all), the "
-    "one with the smaller discrepancy has the larger variation. (b) BRIO without qualification "
+    "estimated again from other frames of the same scan. Spearman's ρ is over runs, of all methods "
+    "and of those that the paper compares. A pair of methods is discordant when, in the same fold "
+    "and seed (linear models have one for all), the one with the smaller discrepancy has the "
+    "larger variation. (b) BRIO without qualification "
     "guidance under growing λ, and BRIO (star); bars are standard errors over runs; the ring marks "
     "the λ that source validation would choose. (c) A run is a mismatch when its discrepancy is "
     "below and its variation above the median of all these runs; AUC is preserved when validation "
@@ -96,15 +95,15 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
                   markeredgecolor="white", markeredgewidth=0.8, zorder=3,
                   label=about["label"])  # fmt: skip
     _axes(axis, runs)
-    (rho,) = spearman(runs[[X]], runs[[Y]])
-    paired = with_every_seed(one, runs)
-    discordant = discordance_rate(paired)
-    rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
-    text = f"Spearman's ρ = {rho}\ndiscordant pairs: {100 * discordant:.0f} %"
+    texts = []
+    for name, (rho, discordant) in relations(one).items():
+        rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
+        texts.append(f"{name}: Spearman's ρ = {rho}, discordant pairs {100 * discordant:.0f} %")
+    text = "\n".join(texts)
     # A legend without entries finds the place where it hides least.
     axis.legend([], [], title=text, title_fontsize=7, loc="best", frameon=True, framealpha=0.8,
                 edgecolor="none", borderpad=0.1, alignment="left")  # fmt: skip
-    return f"{text.replace(chr(10), ', ')} over {len(runs)} runs."
+    return f"{'; '.join(texts) or 'One method'}, over {len(runs)} runs."
 
 
 def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
