@@ -10,7 +10,7 @@ import yaml
 from brio_core.reporting.paper import paper_claims
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.tables.claims import answer
-from tests.reporting.diagnosed import write_diagnostics
+from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
 from tests.reporting.standins import ROOT, make_table, printed_lines, summarised, write_run
 
 COHORT = "abide-cc200"
@@ -120,10 +120,13 @@ def test_every_claim_is_printed_and_names_what_exists(made):
     assert set(paper_claims()["first"]) | set(paper_claims()["second"]) <= known
 
 
-def test_without_diagnostics_their_claims_were_not_run(tmp_path):
+@pytest.mark.parametrize("names", [[], ["gcn"], ["gcn", "brio-wo-qg-lambda1"]])
+def test_without_diagnostics_their_claims_were_not_run(tmp_path, names):
     runs = [write_run(tmp_path, name) for name in ("gcn", "brio")]
     summary, sites = summarised(tmp_path, runs)
-    files = {"summaries": [summary], "sites": [sites], "diagnostics": []}
+    chosen = {name: DIAGNOSED[name] for name in names}
+    folders = write_diagnostics(tmp_path, diagnosed=chosen) if names else []
+    files = {"summaries": [summary], "sites": [sites], "diagnostics": folders}
     rows = pd.read_csv(make_table("claims", tmp_path / "claims", **files))
     assert set(rows.loc[rows["section"] == "Factor retention", "holds"]) == {"not run"}
     assert rows["paper"].isna().all(), "the paper has no such cohort"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from brio_core.system.seeds import numpy_generator
-from tests.reporting.diagnosed import write_diagnostics
+from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
 from tests.reporting.standins import DATASET, make_table
 
 PLANNED = {"pairs": [["demo", "loso"], ["absent", "loso"]]}
@@ -136,6 +136,15 @@ def test_every_number_of_the_panels_is_in_the_table(folders, tmp_path):
     row = found["d", "support", f"AUC, {share:g} % of factors"]
     assert float(row["value"]) == pytest.approx(auc) and row["low"] == ""
     assert found["d", "random", f"AUC, {share:g} % of factors"]["low"] != ""
+
+
+@pytest.mark.parametrize("names", [["gcn"], ["gcn", "brio"], ["gcn", "brio-wo-qg-lambda1"]])
+def test_panels_without_a_sweep_have_the_other_numbers(tmp_path, names):
+    folders = write_diagnostics(tmp_path, diagnosed={name: DIAGNOSED[name] for name in names})
+    rows = read(make_table("panels", tmp_path / "panels", diagnostics=folders))
+    assert {row["of"] for row in rows if row["panel"] == "a"} >= {"GCN"}
+    assert not any(row["panel"] == "c" for row in rows)
+    assert any(row["panel"] == "d" for row in rows) == ("brio" in names)
 
 
 @pytest.mark.parametrize("name", ["stability", "scan_length"])

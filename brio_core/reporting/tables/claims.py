@@ -135,7 +135,7 @@ class Evidence:
             rows = one.table("retention")
             near = (rows["kept"] / rows["factors"] - float(measure)).abs() < 1e-9
             rows = rows[(rows["variant"] == REFERENCE) & near]
-            return rows.pivot_table("test_auc", "fold", "ranking")
+            return rows if rows.empty else rows.pivot_table("test_auc", "fold", "ranking")
         folds = one.table("folds").groupby(["fold", "variant"])
         if source == "scan-length":
             rows = one.table("scan-length")

@@ -109,6 +109,8 @@ def _sweep(one: Diagnostics) -> Iterator[dict]:
 def _retention(one: Diagnostics) -> Iterator[dict]:
     rows = one.table("retention")
     rows = rows[rows["variant"] == REFERENCE]
+    if rows.empty:
+        return
     rows = rows.assign(share=rows["kept"] / rows["factors"])
     # Sites and seeds first, so that a draw of random orders is one number.
     draws = rows.groupby(["ranking", "share", "draw"], sort=False)["test_auc"].mean()
