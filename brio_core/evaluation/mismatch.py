@@ -7,6 +7,8 @@ folds. All rates lie between 0 and 1.
 import numpy as np
 import pandas as pd
 
+AXES = ("site_discrepancy", "predictive_variation")
+
 
 def discordance_rate(runs: pd.DataFrame) -> float:
     """R_discord: how often the run with smaller D_site has the larger predictive variation.
@@ -17,25 +19,25 @@ def discordance_rate(runs: pd.DataFrame) -> float:
     discordant = compared = 0
     for _, part in runs.groupby(["fold", "seed"]):
         first, second = np.triu_indices(len(part), 1)
-        x, y = part[["site_discrepancy", "predictive_variation"]].to_numpy().T
+        x, y = part[[*AXES]].to_numpy().T
         product = np.sign(x[first] - x[second]) * np.sign(y[first] - y[second])
         discordant += int((product < 0).sum())
         compared += int((product != 0).sum())
     return discordant / compared if compared else float("nan")
 
 
-def mismatch_rates(runs: pd.DataFrame, tolerance: float) -> pd.DataFrame:
-    """How often sites agree while predictions do not hold, for each variant in order.
+def mismatches(
+    runs: pd.DataFrame, tolerance: float, medians_of: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Whether sites agree while predictions do not hold, for each run.
 
-    A run is a mismatch when its site discrepancy is below and its predictive variation above the
-    median over all given runs. ``total`` is the share of these in a variant's runs. ``preserved``
-    is the share of those that also keep their validation AUC: it is at most ``tolerance`` below
-    the ``reference``, which is that of BRIO w/o QG with lambda = 0 in the same fold and seed.
+    ``total``: site discrepancy is below and predictive variation above the median over the runs, or
+    over ``medians_of``. ``preserved``: the run also keeps its validation AUC, which is at most
+    ``tolerance`` below the ``reference``: BRIO w/o QG with lambda = 0 in the same fold and seed.
     """
-    x, y = runs["site_discrepancy"], runs["predictive_variation"]
-    mismatch = (x < x.median()) & (y > y.median())
+    middle = (runs if medians_of is None else medians_of)[[*AXES]].median()
+    low, high = (runs[name] for name in AXES)
+    total = (low < middle.iloc[0]) & (high > middle.iloc[1])
     loss = runs["reference"] - runs["validation_auc"]
     # AUCs are ratios of counts: a loss of exactly the tolerance must not fall to rounding.
-    preserved = mismatch & (loss <= tolerance + 1e-9)
-    shares = pd.DataFrame({"total": mismatch, "preserved": preserved})
-    return shares.groupby(runs["variant"], sort=False).mean()
+    return pd.DataFrame({"total": total, "preserved": total & (loss <= tolerance + 1e-9)})

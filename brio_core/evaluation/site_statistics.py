@@ -5,11 +5,12 @@ take the place of sites.
 """
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
 
-from brio_core.evaluation.intervals import DRAWS, middle_share
+from brio_core.evaluation.intervals import interval_over_sites, middle_share
 from brio_core.evaluation.scores import Estimate, midranks
 from brio_core.system.seeds import numpy_generator
 
@@ -18,17 +19,6 @@ DECIMALS = 12
 SIMULATIONS = 1000
 # A corrected p below this tells two methods apart.
 SIGNIFICANT = 0.05
-
-
-def resampled_sites(n_sites: int, key: tuple, draws: int = DRAWS) -> np.ndarray:
-    """Bootstrap of sites: which ones make up each draw (draws, sites - 1).
-
-    One site fewer than there are is drawn: then the variance of the mean over the drawn sites is
-    the unbiased one (Rao and Wu, 1988). The draws depend on ``key`` alone, so all methods are
-    resampled alike and differences between them are paired.
-    """
-    generator = numpy_generator("sites", *key, n_sites)
-    return generator.integers(0, n_sites, (draws, max(n_sites - 1, 1)))
 
 
 def signed_rank(differences: np.ndarray) -> tuple[float, float]:
@@ -54,18 +44,6 @@ def signed_rank(differences: np.ndarray) -> tuple[float, float]:
     return observed / 2, float(min(1.0, 2 * min(below, above)))
 
 
-def verdict(difference: Estimate, margin: float, p: float) -> str:
-    """Equivalent if the interval lies within the margin; better or worse if the test says so.
-
-    ``p`` is that of the paired test, corrected for all comparisons.
-    """
-    if -margin <= difference.low and difference.high <= margin:
-        return "equivalent"
-    if p < SIGNIFICANT:
-        return "better" if difference.value > 0 else "worse"
-    return "undecided"
-
-
 def smallest_p(n_sites: int) -> float:
     """What the signed-rank test gives when one method wins at all ``n_sites``."""
     return min(1.0, 2.0 ** (1 - n_sites))
@@ -80,6 +58,49 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     factors = np.arange(len(order), 0, -1)
     corrected[order] = np.minimum(np.maximum.accumulate(factors * p_values[order]), 1.0)
     return corrected
+
+
+# What a paired comparison says; first the mean, the ends of its interval and its standard error.
+PAIRED = (
+    "difference", "difference_low", "difference_high", "difference_se", "sites_compared",
+    "sites_better", "sites_worse", "signed_rank", "p", "p_holm", "verdict",
+)  # fmt: skip
+
+
+def paired(differences: Sequence[np.ndarray | None], margin: float) -> list[dict]:
+    """What differences at the same sites say, for several comparisons that are tested together.
+
+    Each has the mean with Student's interval, the number of sites above and below zero, and the
+    signed-rank test, whose p is corrected for all comparisons (Holm). The verdict is equivalent if
+    the interval lies within ``margin``, else better or worse if the corrected p tells them apart,
+    else undecided. None is nothing to compare; sites without a number are left out.
+    """
+    rows = []
+    for values in differences:
+        found = dict.fromkeys(PAIRED)
+        if values is not None:
+            values = np.asarray(values, float)
+            values = values[~np.isnan(values)]
+            several = len(values) > 1
+            error = values.std(ddof=1) / math.sqrt(len(values)) if several else math.nan
+            counts = len(values), int((values > 0).sum()), int((values < 0).sum())
+            numbers = (*interval_over_sites(values), float(error), *counts, *signed_rank(values))
+            found |= dict(zip(PAIRED, numbers))
+        rows.append(found)
+    corrected = holm(np.array([row["p"] for row in rows], float))
+    for row, p in zip(rows, corrected.tolist()):
+        if row["p"] is not None:
+            row["p_holm"] = p
+            row["verdict"] = _verdict(row, margin)
+    return rows
+
+
+def _verdict(row: dict, margin: float) -> str:
+    if -margin <= row["difference_low"] and row["difference_high"] <= margin:
+        return "equivalent"
+    if row["p_holm"] < SIGNIFICANT:
+        return "better" if row["difference"] > 0 else "worse"
+    return "undecided"
 
 
 def sampling_spread(

@@ -7,19 +7,23 @@ from pathlib import Path
 
 import pandas as pd
 
+from brio_core.evaluation.mismatch import mismatches
 from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.results import in_paper_order, read_table
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
 NUMBERS = {
-    "folds": ("site_discrepancy", "predictive_variation", "validation_auc", "test_auc"),
+    "folds": (
+        "site_discrepancy", "predictive_variation", "held_out_variation", "validation_auc",
+        "test_auc",
+    ),
     "scan-length": ("fraction", "test_auc"),
     "retention": ("draw", "kept", "factors", "test_auc"),
     "profiles": ("roi", "score"),
     "contrasts": ("factor", "contrast", "reestimated", "bound", "condition"),
     "penalties": ("class", "penalty", "relevance_penalty"),
-}
+}  # fmt: skip
 
 ABOUT = ("method", "label", "group", "hyperparameters")
 
@@ -83,3 +87,49 @@ def of_reference(folders: Sequence[str]) -> list[Diagnostics]:
     if not found:
         raise BrioError("no diagnostics of BRIO were given; run BRIO, or leave this figure out")
     return found
+
+
+def compared(one: Diagnostics) -> pd.DataFrame:
+    """Runs of the methods themselves and of BRIO w/o QG without alignment."""
+    plain = one.without_guidance().get(0.0)
+    shown = [key for key, value in one.variants.items() if key in (value["method"], plain)]
+    runs = one.table("folds")
+    return runs[runs["variant"].isin(shown)]
+
+
+def with_every_seed(one: Diagnostics, runs: pd.DataFrame) -> pd.DataFrame:
+    """The same runs, those of methods without a seed once for every seed of the others."""
+    seedless = [
+        key for key, value in one.variants.items() if "epochs" not in value["hyperparameters"]
+    ]
+    exact = runs["variant"].isin(seedless)
+    seeds = runs.loc[~exact, ["seed"]].drop_duplicates()
+    if seeds.empty:
+        return runs
+    return pd.concat([runs[~exact], runs[exact].drop(columns="seed").merge(seeds, how="cross")])
+
+
+def sweep_runs(one: Diagnostics) -> tuple[dict[str, str], pd.DataFrame]:
+    """BRIO w/o QG by increasing lambda and BRIO itself, with names; and their runs."""
+    names = {variant: f"λ = {value:g}" for value, variant in one.without_guidance().items()}
+    names |= {REFERENCE: "BRIO"} if REFERENCE in one.variants else {}
+    runs = one.table("folds")
+    return names, runs[runs["variant"].isin(names)]
+
+
+def matched(one: Diagnostics) -> str | None:
+    """The positive lambda that source validation would choose; the smaller one of equals."""
+    means = one.table("folds").groupby("variant")["validation_auc"].mean()
+    candidates = [name for value, name in one.without_guidance().items() if value > 0]
+    return max(candidates, key=means.__getitem__) if candidates else None
+
+
+def sweep_mismatches(
+    one: Diagnostics, margin: float, medians_of: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Runs of the sweep and of BRIO, with ``total`` and ``preserved``; none without lambda = 0."""
+    runs, keys = sweep_runs(one)[1], ["fold", "seed"]
+    plain = runs[runs["variant"] == one.without_guidance().get(0.0)]
+    reference = plain.set_index(keys)["validation_auc"].rename("reference")
+    runs = runs.join(reference, on=keys).dropna(subset="reference")
+    return runs.join(mismatches(runs, margin, medians_of))

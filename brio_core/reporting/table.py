@@ -87,8 +87,13 @@ def points(difference: float | None, error: float | None) -> str:
     """A difference in percentage points and its standard error."""
     if difference is None or math.isnan(difference):
         return NONE
+    return f"{signed(difference)} ± {percent(error)}"
+
+
+def signed(difference: float) -> str:
+    """A difference in percentage points."""
     # Adding zero takes the sign from one that was rounded to zero.
-    return f"{round(100 * difference, 1) + 0.0:+.1f} ± {percent(error)}"
+    return f"{round(100 * difference, 1) + 0.0:+.1f}"
 
 
 def with_sd(mean: float, sd: float, bold: bool = False) -> Cell:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from brio_core.evaluation import site_statistics
 from brio_core.evaluation.intervals import averaging_share, delong
 from brio_core.evaluation.scores import (
     MEASURES,
@@ -21,11 +22,10 @@ from brio_core.evaluation.scores import (
 )
 from brio_core.evaluation.site_statistics import (
     holm,
-    resampled_sites,
+    paired,
     sampling_spread,
     signed_rank,
     smallest_p,
-    verdict,
 )
 
 
@@ -163,15 +163,6 @@ def test_holm_by_hand():
     assert math.isnan(found[0]) and found[1:] == pytest.approx([0.02, 0.02])
 
 
-def test_bootstrap_of_sites_has_the_unbiased_variance():
-    values = np.array([0.55, 0.6, 0.72, 0.8, 0.68, 0.9, 0.5])
-    chosen = resampled_sites(7, ("demo", "loso"), draws=200_000)
-    assert chosen.shape == (200_000, 6) and set(np.unique(chosen)) == set(range(7))
-    assert values[chosen].mean(1).std() == pytest.approx(values.std(ddof=1) / 7**0.5, rel=0.01)
-    again = resampled_sites(7, ("demo", "loso"), draws=200_000)
-    assert (chosen == again).all(), "all methods are resampled alike"
-
-
 @pytest.mark.parametrize(
     ("low", "high", "p", "expected"),
     [
@@ -184,8 +175,35 @@ def test_bootstrap_of_sites_has_the_unbiased_variance():
         (math.nan, math.nan, math.nan, "undecided"),
     ],
 )
-def test_a_difference_needs_the_test_and_sameness_the_margin(low, high, p, expected):
-    assert verdict(Estimate((low + high) / 2, low, high), 0.02, p) == expected
+def test_a_difference_needs_the_test_and_sameness_the_margin(low, high, p, expected, monkeypatch):
+    interval = Estimate((low + high) / 2, low, high)
+    monkeypatch.setattr(site_statistics, "interval_over_sites", lambda values: interval)
+    monkeypatch.setattr(site_statistics, "signed_rank", lambda values: (0.0, p))
+    (found,) = paired([np.zeros(7)], 0.02)
+    assert found["verdict"] == expected
+
+
+def test_comparisons_are_tested_together_at_the_sites_that_both_have():
+    stats = pytest.importorskip("scipy.stats")
+    generator = np.random.default_rng(5)
+    first, second = generator.normal(0.03, 0.02, (2, 12))
+    second[3] = math.nan
+    one, nothing, other = paired([first, None, second], 0.02)
+    assert set(nothing.values()) == {None}
+    for found, values in ((one, first), (other, np.delete(second, 3))):
+        ends = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
+        names = ("difference", "difference_low", "difference_high")
+        assert [found[key] for key in names] == pytest.approx([values.mean(), *ends])
+        assert found["p"] == pytest.approx(stats.wilcoxon(values, method="exact").pvalue)
+        assert found["sites_compared"] == len(values) == 12 - (found is other)
+        assert (found["sites_better"], found["sites_worse"]) == (
+            (values > 0).sum(),
+            (values < 0).sum(),
+        )
+    small, large = sorted([one["p"], other["p"]])
+    assert sorted([one["p_holm"], other["p_holm"]]) == pytest.approx(
+        [2 * small, max(2 * small, large)]
+    )
 
 
 @pytest.mark.parametrize("auc", [0.5, 0.7, 0.9])

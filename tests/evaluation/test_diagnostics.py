@@ -15,7 +15,7 @@ from brio_core.evaluation.diagnostics.caches import Reestimates
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
 from brio_core.evaluation.diagnostics.mismatch_axes import predictive_variation, site_discrepancy
 from brio_core.evaluation.diagnostics.scan_length import shortened, window
-from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
+from brio_core.evaluation.mismatch import discordance_rate, mismatches
 from brio_core.methods.interface import PathMethod
 from brio_core.methods.layers.transport import sinkhorn_divergence
 from brio_core.training.results import write_records
@@ -132,7 +132,8 @@ def test_mismatch_rates_equal_a_slow_reading():
     variant = ["plain", "brio"] * 15
     runs = measured(x, y, [(0, 0)] * 30)
     runs = runs.assign(validation_auc=auc_found, reference=reference, variant=variant)
-    rates = mismatch_rates(runs, 0.02)
+    found = mismatches(runs, 0.02)
+    rates = found.groupby(runs["variant"], sort=False).mean()
     assert list(rates.index) == ["plain", "brio"]
     for name, *rate in rates.itertuples():
         rows = [i for i in range(30) if variant[i] == name]
@@ -140,6 +141,11 @@ def test_mismatch_rates_equal_a_slow_reading():
         kept = [i for i in wrong if i % 3 != 1]
         assert rate == [len(wrong) / 15, len(kept) / 15]
     assert rates["total"].sum() > 0
+    # Medians of other runs: below all of these nothing agrees, between them all may.
+    other = measured(x - 1, y, [(0, 0)] * 30)
+    assert not mismatches(runs, 0.02, other[other["site_discrepancy"] < 0])["total"].any()
+    wide = measured(x + 1, y - 1, [(0, 0)] * 30)
+    assert mismatches(runs, 0.02, wide)["total"].all()
 
 
 @pytest.mark.parametrize("position", ["beginning", "middle", "end"])

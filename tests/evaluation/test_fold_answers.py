@@ -1,7 +1,9 @@
 """What diagnostics ask a trained fold: of whom, on which threads, how exactly."""
 
 import threading
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from synthetic import make_cohort, make_problem
@@ -28,6 +30,38 @@ def test_full_scan_column_and_reestimates_belong_to_the_same_subjects(name):
     distance = (logits[:, None, :1] - logits[None, :, 1:]).abs().mean(-1)
     own, others = distance.diagonal().mean(), distance.mean()
     assert own < others
+
+
+@pytest.mark.parametrize("protocol", ["one site", "several sites", "one class"])
+def test_variation_of_held_out_subjects_equals_a_slow_reading(protocol):
+    """By site and class: mean squared change of the logit over variance and separation."""
+    cohort, table = make_cohort()
+    problem, _ = make_problem("gcn", cohort, table)
+    data, fold = problem.data, problem.data.folds[0]
+    rows = fold.test
+    if protocol == "several sites":
+        # The last site lends one subject, so it has no second class and does not count.
+        rows = np.concatenate([rows, data.folds[1].test, data.folds[2].test[:1]])
+    if protocol == "one class":
+        rows = rows[data.label[rows] == 1]
+    trained = TrainedFold(
+        problem.module(fold).eval(), problem, replace(fold, test=rows),
+        Reestimates(data.scans(0), 4),
+    )  # fmt: skip
+    found = trained.held_out_variation()
+    if protocol == "one class":
+        assert found is None
+        return
+    logits = trained.responses("logits", rows=rows)[0].numpy()
+    ratios = []
+    for site in np.unique(cohort.site[fold.test if protocol == "one site" else rows[:-1]]):
+        own = cohort.site[rows] == site
+        sides = [logits[own & (data.label[rows] == side)] for side in (0, 1)]
+        separation = (sides[1][:, 0].mean() - sides[0][:, 0].mean()) ** 2 / 4
+        for side in sides:
+            change = np.mean((side[:, 1:] - side[:, :1]) ** 2)
+            ratios.append(change / (side[:, 0].var() + separation + 1e-8))
+    assert found == pytest.approx(np.mean(ratios), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["gcn", "xg-gnn"])

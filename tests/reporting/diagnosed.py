@@ -42,6 +42,7 @@ def write_diagnostics(
                 site,
                 site_discrepancy=x,
                 predictive_variation=y,
+                held_out_variation=1.5 * y,
                 validation_auc=auc,
                 test_auc=auc - 0.05,
             )

@@ -176,7 +176,7 @@ def test_too_few_sites_are_said_to_decide_nothing(tmp_path):
         write_run(tmp_path, variant, sites=sites)
     run(tmp_path)
     text = (tmp_path / "comparison.md").read_text()
-    assert "no method can be told from BRIO here" in text
+    assert "nothing can be told from BRIO here" in text
 
 
 def test_without_brio_nothing_is_tested(tmp_path):

@@ -2,11 +2,13 @@
 
 import csv
 import json
+import warnings
 
 import numpy as np
 import pytest
 
-from tests.reporting.diagnosed import write_diagnostics
+from brio_core.system.seeds import numpy_generator
+from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
 from tests.reporting.standins import DATASET, make_table
 
 PLANNED = {"pairs": [["demo", "loso"], ["absent", "loso"]]}
@@ -73,14 +75,76 @@ def test_stability_equals_a_recomputation(folders, tmp_path):
             float(row[key]) for key in ("site_discrepancy", "predictive_variation", "auc_mean")
         ]
         assert found == pytest.approx(means[row["variant"]])
-    methods = np.array([means[name] for name in ("gcn", "brio", "gat", "gin")])
+    # In the order of the paper.
+    methods = np.array([means[name] for name in ("gcn", "gat", "gin", "brio")])
+    draws = numpy_generator("methods", "demo", "", 4).integers(0, 4, (4, 2000))
     for column, measure in enumerate(("discrepancy", "variation")):
         expected = stats.spearmanr(methods[:, column], methods[:, 2]).statistic
         low, value, high = (float(rows[0][f"{measure}_rho{end}"]) for end in ("_low", "", "_high"))
         assert value == pytest.approx(expected) and -1 <= low <= value <= high <= 1
+        drawn = [methods[draws[:, number]] for number in range(2000)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of draws that hold one method alone
+            again = [stats.spearmanr(one[:, column], one[:, 2]).statistic for one in drawn]
+        assert (low, high) == pytest.approx(tuple(np.nanquantile(again, [0.025, 0.975])))
+    expected = stats.spearmanr(methods[:, 1], methods[:, 0]).statistic
+    assert float(rows[0]["variation_discrepancy_rho"]) == pytest.approx(expected)
+    assert float(rows[0]["held_out_discrepancy_rho"]) == pytest.approx(expected), "1.5 times"
     assert {row["methods"] for row in rows} == {"4"}
     last = table["rows"][len(rows) + 1]["cells"]
-    assert last[0]["text"] == "Rank correlation with AUC, 4 methods"
+    assert last[0]["text"] == "Rank correlation with AUC, all 4 methods"
+    assert {row["paper_methods"] for row in rows} == {"2"}, "too few to correlate"
+
+
+def test_every_number_of_the_panels_is_in_the_table(folders, tmp_path):
+    """With the medians of the sweep, as the figure has them, and with those of all methods."""
+    prefix = tmp_path / "panels"
+    make_table("panels", prefix, {"margin": 0.05}, diagnostics=folders)
+    found = {(r["panel"], r["of"], r["quantity"]): r for r in read(prefix.with_suffix(".csv"))}
+    rows = [row for folder in folders for row in read(folder / "folds.csv")]
+    axes = ("site_discrepancy", "predictive_variation")
+
+    def values(wanted):
+        return np.array([[float(r[axis]) for axis in axes] for r in rows if wanted(r["variant"])])
+
+    for panel, label in (("a", "BRIO w/o QG (λ = 0)"), ("b", "λ = 0")):
+        mean = values("brio-wo-qg-lambda0".__eq__).mean(0)
+        numbers = [found[panel, label, axis.replace("_", " ")]["value"] for axis in axes]
+        assert [float(one) for one in numbers] == pytest.approx(mean)
+    error = values("brio".__eq__)[:, 1].std(ddof=1) / 7**0.5
+    assert float(found["b", "BRIO", "predictive variation"]["error"]) == pytest.approx(error)
+    plain = {
+        r["fold"]: float(r["validation_auc"]) for r in rows if r["variant"] == "brio-wo-qg-lambda0"
+    }
+    swept = lambda name: name not in ("gcn", "brio-wo-rs")  # noqa: E731
+    across = lambda name: name in ("gcn", "brio", "brio-wo-qg-lambda0")  # noqa: E731
+    for of, medians in ((swept, "the sweep"), (across, "all methods")):
+        middle = np.median(values(of), axis=0)
+        own = [r for r in rows if r["variant"] == "brio"]
+        wrong = [float(r[axes[0]]) < middle[0] and float(r[axes[1]]) > middle[1] for r in own]
+        kept = [float(r["validation_auc"]) >= plain[r["fold"]] - 0.05 for r in own]
+        rate = found["c", "BRIO", f"mismatches, medians of {medians}"]["value"]
+        assert float(rate) == pytest.approx(np.mean(wrong))
+        rate = found["c", "BRIO", f"mismatches that keep AUC, medians of {medians}"]["value"]
+        assert float(rate) == pytest.approx(np.mean(np.array(wrong) & kept))
+    (brio,) = [one for one in folders if one.parent.name == "brio"]
+    kept = [
+        r for r in read(brio / "retention.csv") if r["ranking"] == "support" and r["kept"] == "1"
+    ]
+    auc = np.mean([float(r["test_auc"]) for r in kept])
+    share = 100 * int(kept[0]["kept"]) / int(kept[0]["factors"])
+    row = found["d", "support", f"AUC, {share:g} % of factors"]
+    assert float(row["value"]) == pytest.approx(auc) and row["low"] == ""
+    assert found["d", "random", f"AUC, {share:g} % of factors"]["low"] != ""
+
+
+@pytest.mark.parametrize("names", [["gcn"], ["gcn", "brio"], ["gcn", "brio-wo-qg-lambda1"]])
+def test_panels_without_a_sweep_have_the_other_numbers(tmp_path, names):
+    folders = write_diagnostics(tmp_path, diagnosed={name: DIAGNOSED[name] for name in names})
+    rows = read(make_table("panels", tmp_path / "panels", diagnostics=folders))
+    assert {row["of"] for row in rows if row["panel"] == "a"} >= {"GCN"}
+    assert not any(row["panel"] == "c" for row in rows)
+    assert any(row["panel"] == "d" for row in rows) == ("brio" in names)
 
 
 @pytest.mark.parametrize("name", ["stability", "scan_length"])

@@ -11,7 +11,7 @@ import pytest
 
 from brio_core.reporting import plotting
 from brio_core.reporting.catalogue import catalogue
-from brio_core.reporting.diagnostics import read_diagnostics
+from brio_core.reporting.diagnostics import compared, matched, read_diagnostics, with_every_seed
 from brio_core.reporting.given import Given
 from brio_core.system.errors import BrioError
 from tests.programs import run_program
@@ -174,8 +174,8 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
     with pytest.importorskip("PIL.Image").open(png) as picture:
         text = picture.text["Comment"]
     rho = stats.spearmanr(x, y).statistic
-    assert f"ρ = {rho:.2f}, ".replace("-", "−") in text
-    assert f"discordant pairs: {100 * wrong / total:.0f} %" in text
+    assert f"all methods: Spearman's ρ = {rho:.2f}, ".replace("-", "−") in text
+    assert f"discordant pairs {100 * wrong / total:.0f} %" in text
     rates = [100 * (mismatch & flag)[own].mean() for flag in (np.ones(len(own), bool), kept)]
     assert f"BRIO {rates[0]:.0f} % and {rates[1]:.0f} %" in text
     assert re.search(r"Full qualification [\d., ]*0.750;", text), "all factors: the original AUC"
@@ -188,8 +188,6 @@ def at_seed(folder, seed):
 
 
 def test_linear_models_are_compared_with_every_seed(tmp_path):
-    from brio_core.reporting.figures.diagnostics import compared, with_every_seed
-
     linear = ("linear-correlation", "Linear (correlation)", "Linear", {})
     networks = {name: DIAGNOSED["gcn"] for name in ("gcn", "gin")}
     folders = write_diagnostics(tmp_path, diagnosed={"linear-correlation": linear} | networks)
@@ -216,8 +214,6 @@ def test_a_variant_that_shares_no_seed_with_the_reference_has_no_rate(tmp_path):
 
 
 def test_matched_setting_is_chosen_by_validation_among_positive_strengths(results):
-    from brio_core.reporting.figures.diagnostics import matched
-
     folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
     rows = [row for one in folders for row in csv.DictReader((one / "folds.csv").open())]
     means = {

@@ -54,8 +54,8 @@ def make_page(root, sites, title):
         )  # fmt: skip
         entry = json.dumps({"title": f"Table of {protocol}", "caption": "Caption."})
         ok(
-            "table", "permuted" if "permuted" in protocol else "results", "--summaries",
-            summaries[-1], "--entry", entry, "--datasets", datasets,
+            "table", *(["permuted"] if "permuted" in protocol else ["results", "--sites"]),
+            "--summaries", summaries[-1], "--entry", entry, "--datasets", datasets,
             "--out-prefix", root / "tables" / protocol,
         )  # fmt: skip
     entry = ("--entry", json.dumps({"title": "Title", "caption": "Caption."}))

@@ -111,9 +111,10 @@ def test_cross_selected_validation_prefers_a_preset(tmp_path):
     assert rows.loc["linear-correlation", "validation_published"] == ""
     text = (tmp_path / "presets.md").read_text()
     lines = {
-        "GCN": "60.0 | 70.0 | **60.0** | 50.0 | -10.0 ± 0.0 | # | # | # ± # | common",
-        "GIN": "60.0 | not run | 60.0 | not run | – | # | not run | – | not run",
-        "LINEAR-CORRELATION": "60.0 | – | 60.0 | – | – | # | – | – | –",
+        "GCN": "60.0 | 70.0 | **60.0** | 50.0 | -10.0 ± 0.0 | # | # | # [#, #] | undecided | # | #"
+        " | common",
+        "GIN": "60.0 | not run | 60.0 | not run | – | # | not run | – | – | – | – | not run",
+        "LINEAR-CORRELATION": "60.0 | – | 60.0 | – | – | # | – | – | – | – | – | –",
     }
     for label, line in lines.items():
         pattern = re.escape(f"| {label} | {line} |").replace(r"\#", r"[-+\d.]+")
@@ -221,6 +222,7 @@ def test_validation_is_compared_within_the_search(made):
 
 
 def test_test_scores_are_paired_by_fold(made):
+    stats = pytest.importorskip("scipy.stats")
     root, rows = made
     summaries = pd.read_csv(root / "loso.csv").set_index("variant")["auc_mean"]
     sites = pd.read_csv(root / "loso-sites.csv")
@@ -229,10 +231,16 @@ def test_test_scores_are_paired_by_fold(made):
         found = numbers(rows, method, "auc_one", "auc_searched")
         assert found == [summaries[method], summaries[f"{method}-searched"]]
         difference = folds[f"{method}-searched"] - folds[method]
-        expected = [difference.mean(), np.std(difference, ddof=1) / np.sqrt(len(SITES))]
-        found = numbers(rows, method, "auc_difference", "auc_difference_se")
+        half = stats.t.ppf(0.975, 3) * np.std(difference, ddof=1) / np.sqrt(len(SITES))
+        expected = [difference.mean(), difference.mean() - half, difference.mean() + half]
+        names = [f"auc_difference{end}" for end in ("", "_low", "_high")]
+        found = numbers(rows, method, *names)
         assert found == pytest.approx(expected)
-    assert (rows.loc[["gin", "linear-tangent"], "auc_difference"] == "").all()
+        p = stats.wilcoxon(difference.round(10), method="exact").pvalue
+        assert numbers(rows, method, "p") == pytest.approx([p])
+    assert (rows.loc[["gin", "linear-tangent"], ["auc_difference", "p", "verdict"]] == "").all(
+        axis=None
+    )
 
 
 def test_ranks_count_all_rows(made):
@@ -255,9 +263,10 @@ def test_the_printed_table(made):
     text = (made[0] / "searches.md").read_text()
     lines = {
         "GCN": r"learning\_rate | 0.0003, 0.001, 0.003 | 1, 2, 5 | 64.2 | 71.0"
-        " | # | # | # ± # | # | # | # ± #",
-        "GIN": "not run | not run | not run | 60.0 | not run | # | not run | – | # | not run | –",
-        "LINEAR-TANGENT": "– | – | – | 70.0 | – | # | – | – | # | – | –",
+        " | # | # | # ± # | # | # | # [#, #] | undecided | # | #",
+        "GIN": "not run | not run | not run | 60.0 | not run | # | not run | – | # | not run"
+        " | – | – | – | –",
+        "LINEAR-TANGENT": "– | – | – | 70.0 | – | # | – | – | # | – | – | – | – | –",
     }
     for label, line in lines.items():
         pattern = re.escape(f"| {label} | {line} |").replace(r"\#", r"[-+\d.]+")

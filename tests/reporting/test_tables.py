@@ -7,6 +7,7 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
+from brio_core.evaluation.site_statistics import signed_rank
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.table import Cell, Row, Table, best, is_best, percent
 from brio_core.reporting.tables.results import counts
@@ -17,6 +18,7 @@ from tests.reporting.standins import (
     DATASET,
     METHODS,
     make_table,
+    printed_lines,
     summarised,
     write_cohort,
     write_run,
@@ -40,7 +42,7 @@ def results(tmp_path_factory):
     write_run(root, "brio-wo-rs", method=("BRIO w/o RS", "Ours", 1.0))
     summaries = [summarise(root, protocol) for protocol in ("loso", "id")]
     result = run_program(
-        "table", "results", "--summaries", *summaries, "--entry", json.dumps(ENTRY),
+        "table", "results", "--summaries", *summaries, "--sites", "--entry", json.dumps(ENTRY),
         "--datasets", json.dumps(DATASETS), "--out-prefix", root / "tables" / "main",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -117,6 +119,42 @@ def test_planned_cohorts_and_methods_without_results_say_so(results):
     assert set(zip(missing["cohort"], missing["variant"])) == {("demo", "gat"), ("far", "gat")}
     assert missing["auc_mean"].isna().all() and (full["status"] == "run").sum() == 4
     assert "far, unseen sites: not run." in (results / "planned.tex").read_text()
+
+
+def test_variants_of_one_method_are_tested_against_it(tmp_path):
+    """As methods are: differences at the same sites, each averaged over seeds."""
+    stats = pytest.importorskip("scipy.stats")
+    names = {"brio": 1.3, "brio-wo-rs": 0.4, "brio-wo-tr": 1.2}
+    for seed in (0, 1):
+        for variant, effect in names.items():
+            words = (variant.upper(), "Ours", effect)
+            folder = write_run(tmp_path, variant, seed, method=words)
+            content = json.loads((folder / "meta.json").read_text()) | {"method": "brio"}
+            (folder / "meta.json").write_text(json.dumps(content))
+    runs = sorted((tmp_path / "runs").glob("*/*/*/seed-*"))
+    summary, sites = summarised(tmp_path, runs)
+    files = {"summaries": [summary], "sites": [sites]}
+    path = make_table("results", tmp_path / "ablations", {"margin": 0.03}, **files)
+    rows = pd.read_csv(path, keep_default_na=False, na_values=[""]).set_index("variant")
+    auc = pd.read_csv(sites).pivot(index="fold", columns="variant", values="auc")
+    p_values = []
+    for variant in ("brio-wo-rs", "brio-wo-tr"):
+        row, difference = rows.loc[variant], auc[variant] - auc["brio"]
+        low, high = stats.t.interval(0.95, 6, difference.mean(), stats.sem(difference))
+        found = [row[f"difference{end}"] for end in ("", "_low", "_high")]
+        assert found == pytest.approx([difference.mean(), low, high])
+        p_values.append(signed_rank(difference)[1])
+        assert row["p"] == pytest.approx(p_values[-1]) and row["reference"] == "brio"
+        assert row["verdict"] in ("better", "worse", "equivalent", "undecided")
+    assert rows["p_holm"].min() == pytest.approx(min(1, 2 * min(p_values)))
+    assert rows.loc["brio", ["difference", "p", "verdict", "reference"]].isna().all()
+    lines = printed_lines(path)
+    assert lines[0][:1] == ["BRIO"] and lines[0][3:] == ["–"] * 4
+    assert lines[1][3].startswith("-") and float(lines[1][3]) == pytest.approx(
+        100 * rows.loc["brio-wo-rs", "difference"], abs=0.051
+    )
+    text = path.with_suffix(".md").read_text()
+    assert "± 3.0 points" in text and "seeds vary in it" in text and "share training sites" in text
 
 
 def test_notes_explain_deviation_bracket_seeds_and_sites(results):

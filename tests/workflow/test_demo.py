@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reporting.page import contradictions, printed_numbers
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
@@ -39,6 +41,8 @@ def rows(path):
 def test_demo_ends_in_a_page_and_a_report(demo):
     page = (demo / "results" / "index.html").read_text(encoding="utf-8")
     assert "Does it work on a site it has never seen?" in page
+    assert contradictions(page) == [], "one number for each cohort, protocol, variant and measure"
+    assert len(printed_numbers(page)) > 100
     assert (demo / "results" / "report.html").stat().st_size > 1e6
     for name in ("main-loso", "main-id", "ablations", "sensitivity", "scan-length", "roi-profiles"):
         for suffix in ("csv", "md", "tex"):

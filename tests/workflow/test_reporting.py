@@ -162,13 +162,17 @@ def test_one_lost_prediction_file_reruns_its_cell_and_what_hangs_on_it(after_dem
     lost.unlink()
     jobs = after_demo.plan()
     assert {job for job in jobs if job[0] == "train"} == {("train", "demo", "id", "gcn", "0")}
-    assert ("table", "main-id") in jobs and ("table", "paper_vs_ours") in jobs
+    assert (
+        ("table", "main-id") in jobs
+        and ("table", "paper_vs_ours") in jobs
+        and ("table", "claims") in jobs
+    )
     assert not {job for job in jobs if job[0] == "summarise" and job[-1] != "id"}
     assert ("table", "main-loso") not in jobs and ("table", "settings") not in jobs
 
 
 def test_the_papers_numbers_and_the_settings_are_part_of_every_run(finished):
-    for name in ("paper_vs_ours", "settings", "settings-others"):
+    for name in ("claims", "paper_vs_ours", "settings", "settings-others"):
         for ending in ("csv", "md", "tex", "json"):
             assert (finished.folder / f"results/tables/{name}.{ending}").exists()
 
@@ -177,5 +181,5 @@ def test_a_changed_number_of_the_paper_reruns_no_training(after_demo):
     path = after_demo.folder / "config/paper/numbers.csv"
     path.write_text(path.read_text() + "loso,demo,loso,gcn,GCN,auc_mean,%,50.0\n")
     jobs = after_demo.plan()
-    tables = {("table", name) for name in ("datasets", "efficiency", "paper_vs_ours")}
+    tables = {("table", name) for name in ("datasets", "efficiency", "claims", "paper_vs_ours")}
     assert jobs == {*tables, ("index",), ("all",)}

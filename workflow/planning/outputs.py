@@ -14,6 +14,7 @@ from workflow.planning.runs import active_runs, canonical_variant, experiment_ru
 
 # Tables of all active experiments together.
 WHOLE_RUN = {
+    "claims": {"table": "claims"},
     "paper_vs_ours": {"table": "paper_vs_ours"},
     "settings": {"table": "settings", "title": "Open choices: BRIO and all methods"},
     "settings-others": {
@@ -112,7 +113,7 @@ def active_pairs(configuration: Configuration, permuted: bool = True) -> list[tu
 def whole_run_tables(configuration: Configuration) -> list[str]:
     """Tables of the whole run; with permuted labels alone there is nothing to compare."""
     compared = active_pairs(configuration, permuted=False)
-    return [name for name in WHOLE_RUN if compared or name != "paper_vs_ours"]
+    return [name for name in WHOLE_RUN if compared or name not in ("claims", "paper_vs_ours")]
 
 
 def used_methods(configuration: Configuration) -> list[Path]:
@@ -139,7 +140,20 @@ def whole_run_inputs(configuration: Configuration, *options: str) -> dict[str, l
     summaries = active_pairs(configuration, permuted=False)
     pairs = [pair for _, *pair in summaries if pair[1] == "loso"]
     cohorts = [cohort for _, cohort, _ in active_pairs(configuration)]
-    return _inputs(configuration, options, (), pairs, summaries, cohorts)
+    runs = diagnosed_runs(configuration) if "diagnostics" in options else ()
+    return _inputs(configuration, options, runs, pairs, summaries, cohorts)
+
+
+def diagnosed_runs(configuration: Configuration) -> list[Run]:
+    """The runs whose diagnostics the tables and figures of the active experiments show."""
+    active = configuration.config["experiments"]
+    return list(dict.fromkeys(
+        run
+        for kind in KINDS
+        for name in output_names(configuration, kind, active)
+        if takes_diagnostics(configuration, kind, name)
+        for run in item_runs(configuration, kind, name)
+    ))  # fmt: skip
 
 
 def _inputs(

@@ -6,7 +6,7 @@ from snakemake.utils import format as format_command
 
 from brio_core.system.files import write_json
 from workflow.planning.configuration import Configuration
-from workflow.planning.outputs import KINDS, item_runs, output_names, takes_diagnostics
+from workflow.planning.outputs import diagnosed_runs
 from workflow.planning.paths import Run
 from workflow.planning.runs import active_runs
 
@@ -14,13 +14,7 @@ from workflow.planning.runs import active_runs
 def planned_jobs(configuration: Configuration) -> list[tuple[str, Run]]:
     """Training, then the diagnostics that a table or figure shows; the first seed of all first."""
     jobs = [("train", run) for run in active_runs(configuration)]
-    jobs += [
-        ("diagnose", run)
-        for kind in KINDS
-        for name in output_names(configuration, kind, configuration.config["experiments"])
-        if takes_diagnostics(configuration, kind, name)
-        for run in item_runs(configuration, kind, name)
-    ]
+    jobs += [("diagnose", run) for run in diagnosed_runs(configuration)]
     return sorted(dict.fromkeys(jobs), key=lambda job: (job[0] != "train", job[1].seed))
 
 

@@ -67,16 +67,30 @@ class TrainedFold:
         return self._answers(verbs, self._features("full scans", rows, 1, self._inputs))
 
     @torch.no_grad()
-    def responses(self, *verbs: str) -> tuple[Tensor, ...]:
-        """Answers (N, K + 1, ...) to the full scans of training subjects and their re-estimates."""
-        full = self.full_scans(self.fold.train, *verbs)
+    def responses(self, *verbs: str, rows: np.ndarray | None = None) -> tuple[Tensor, ...]:
+        """Answers (N, K + 1, ...) to full scans and their re-estimates, of training subjects or of
+        those in ``rows``."""
+        rows = self.fold.train if rows is None else rows
+        full = self.full_scans(rows, *verbs)
         count, length = self.reestimates.count, round_half_up(self.fold.block_length)
         inputs = partial(self._reestimated_inputs, length)
-        again = self._answers(verbs, self._features(length, self.fold.train, count, inputs))
+        again = self._answers(verbs, self._features(length, rows, count, inputs))
         return tuple(
             torch.cat([first[:, None], others.unflatten(0, (-1, count))], 1).double()
             for first, others in zip(full, again)
         )
+
+    def held_out_variation(self) -> float | None:
+        """Predictive variation of test subjects, of sites that have both classes."""
+        site, label = (one[self.fold.test] for one in (self.data.cohort.site, self.data.label))
+        both = [one for one in np.unique(site) if len(np.unique(label[site == one])) == 2]
+        chosen = np.isin(site, both)
+        if not chosen.any():
+            return None
+        (logits,) = self.responses("logits", rows=self.fold.test[chosen])
+        numbers = np.unique(site[chosen], return_inverse=True)[1]
+        words = (torch.as_tensor(one, device=logits.device) for one in (numbers, label[chosen]))
+        return float(predictive_variation(logits, *words))
 
     def _inputs(self, rows: Tensor) -> dict[str, Tensor]:
         return gather(self.problem.inputs, rows)
@@ -186,6 +200,7 @@ def diagnose_fold(trained: TrainedFold, options: dict) -> dict[str, Records]:
                     site_discrepancy(representation, site, label, options["epsilon"])
                 ),
                 "predictive_variation": float(predictive_variation(answers[0], site, label)),
+                "held_out_variation": trained.held_out_variation(),
             }
         ],
         "scan-length": [

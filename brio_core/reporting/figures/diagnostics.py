@@ -1,17 +1,26 @@
 """The four diagnostics of the paper for a cohort: do agreeing sites mean stable predictions?"""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from brio_core.evaluation.mismatch import discordance_rate, mismatch_rates
 from brio_core.reporting import plotting
 from brio_core.reporting.catalogue import REFERENCE
-from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
+from brio_core.reporting.diagnostics import (
+    Diagnostics,
+    compared,
+    matched,
+    read_diagnostics,
+    sweep_mismatches,
+    sweep_runs,
+)
 from brio_core.reporting.given import Given
+from brio_core.reporting.paired import MARGIN
 from brio_core.reporting.results import place_title
-from brio_core.reporting.tables.stability import spearman
+from brio_core.reporting.tables.panels import relations
 
 OUTPUT = {
     "files": ["diagnostics"],
@@ -19,19 +28,20 @@ OUTPUT = {
     "title": "Site discrepancy, re-estimation, mismatches and retained factors",
     "caption": "Agreement between source sites, change of predictions when FC is re-estimated, and "
     "which factors carry predictions to unseen sites.",
+    "options": ["margin"],
 }
 
-TOLERANCE = 0.02
 NOTE = (
     "(a) Small points are single runs (one method, held-out site and seed), large ones the mean of "
     "a method; left means that sites agree, low that predictions hold when connectivity is "
-    "estimated again from other frames of the same scan. Spearman's ρ is over runs. A pair of "
-    "methods is discordant when, in the same fold and seed (linear models have one for all), the "
-    "one with the smaller discrepancy has the larger variation. (b) BRIO without qualification "
+    "estimated again from other frames of the same scan. Spearman's ρ is over runs, of all methods "
+    "and of those that the paper compares. A pair of methods is discordant when, in the same fold "
+    "and seed (linear models have one for all), the one with the smaller discrepancy has the "
+    "larger variation. (b) BRIO without qualification "
     "guidance under growing λ, and BRIO (star); bars are standard errors over runs; the ring marks "
     "the λ that source validation would choose. (c) A run is a mismatch when its discrepancy is "
     "below and its variation above the median of all these runs; AUC is preserved when validation "
-    f"AUC falls by at most {TOLERANCE:.2f} against λ = 0. (d) AUC of BRIO's unchanged classifier "
+    "AUC falls by at most {:.1f} points against λ = 0. (d) AUC of BRIO's unchanged classifier "
     "on held-out sites when only the highest ranked factors are kept; the band holds 90 % of the "
     "random orders."
 )
@@ -48,6 +58,7 @@ RANKINGS = {
 def draw(given: Given) -> plotting.Drawing:
     """Two rows of two panels for every cohort and protocol."""
     found, datasets = read_diagnostics(given.files["diagnostics"]), given.datasets
+    margin = given.entry.get("margin", MARGIN)
     many = len(found) > 1
     figure, axes = plotting.new_figure(plotting.PAGE, 0.9 + 4.6 * len(found), 2 * len(found), 2)
     words = []
@@ -55,7 +66,7 @@ def draw(given: Given) -> plotting.Drawing:
         panels = axes[2 * number : 2 * number + 2].ravel()
         where = place_title(datasets, one.cohort, one.protocol)
         titles = ("Across methods", "Growing alignment", "Mismatch rates", "Factor retention")
-        parts = (_scatter, _sweep, _mismatch, _retention)
+        parts = (_scatter, _sweep, partial(_mismatch, margin=margin), _retention)
         texts = [part(panel, one) for part, panel in zip(parts, panels)]
         for letter, title, axis in zip("abcd", titles, panels):
             above = f"{where}\n" if many and letter == "a" else ""
@@ -64,27 +75,7 @@ def draw(given: Given) -> plotting.Drawing:
     columns = min(5, len(axes[0, 0].get_legend_handles_labels()[1]))
     style = {"title": "Methods of panel (a)", "title_fontsize": 7, "columnspacing": 1.2}
     plotting.legend_below(figure, axes[0, 0], ncols=columns, fontsize=6.5, **style)
-    return plotting.Drawing(figure, "Four panels. " + " ".join(words), NOTE)
-
-
-def compared(one: Diagnostics) -> pd.DataFrame:
-    """Runs of the methods themselves and of BRIO w/o QG without alignment."""
-    plain = one.without_guidance().get(0.0)
-    shown = [key for key, value in one.variants.items() if key in (value["method"], plain)]
-    runs = one.table("folds")
-    return runs[runs["variant"].isin(shown)]
-
-
-def with_every_seed(one: Diagnostics, runs: pd.DataFrame) -> pd.DataFrame:
-    """The same runs, those of methods without a seed once for every seed of the others."""
-    seedless = [
-        key for key, value in one.variants.items() if "epochs" not in value["hyperparameters"]
-    ]
-    exact = runs["variant"].isin(seedless)
-    seeds = runs.loc[~exact, ["seed"]].drop_duplicates()
-    if seeds.empty:
-        return runs
-    return pd.concat([runs[~exact], runs[exact].drop(columns="seed").merge(seeds, how="cross")])
+    return plotting.Drawing(figure, "Four panels. " + " ".join(words), NOTE.format(100 * margin))
 
 
 def _scatter(axis: Axes, one: Diagnostics) -> str:
@@ -104,15 +95,15 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
                   markeredgecolor="white", markeredgewidth=0.8, zorder=3,
                   label=about["label"])  # fmt: skip
     _axes(axis, runs)
-    (rho,) = spearman(runs[[X]], runs[[Y]])
-    paired = with_every_seed(one, runs)
-    discordant = discordance_rate(paired)
-    rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
-    text = f"Spearman's ρ = {rho}\ndiscordant pairs: {100 * discordant:.0f} %"
+    texts = []
+    for name, (rho, discordant) in relations(one).items():
+        rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
+        texts.append(f"{name}: Spearman's ρ = {rho}, discordant pairs {100 * discordant:.0f} %")
+    text = "\n".join(texts)
     # A legend without entries finds the place where it hides least.
     axis.legend([], [], title=text, title_fontsize=7, loc="best", frameon=True, framealpha=0.8,
                 edgecolor="none", borderpad=0.1, alignment="left")  # fmt: skip
-    return f"{text.replace(chr(10), ', ')} over {len(runs)} runs."
+    return f"{'; '.join(texts) or 'One method'}, over {len(runs)} runs."
 
 
 def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
@@ -126,21 +117,6 @@ def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
     axis.grid()
     axis.set_xlabel(X_NAME)
     axis.set_ylabel(Y_NAME)
-
-
-def sweep_runs(one: Diagnostics) -> tuple[dict[str, str], pd.DataFrame]:
-    """BRIO w/o QG by increasing lambda and BRIO itself, with names; and their runs."""
-    names = {variant: f"λ = {value:g}" for value, variant in one.without_guidance().items()}
-    names |= {REFERENCE: "BRIO"} if REFERENCE in one.variants else {}
-    runs = one.table("folds")
-    return names, runs[runs["variant"].isin(names)]
-
-
-def matched(one: Diagnostics) -> str | None:
-    """The positive lambda that source validation would choose; the smaller one of equals."""
-    means = one.table("folds").groupby("variant")["validation_auc"].mean()
-    candidates = [name for value, name in one.without_guidance().items() if value > 0]
-    return max(candidates, key=means.__getitem__) if candidates else None
 
 
 def _sweep(axis: Axes, one: Diagnostics) -> str:
@@ -171,15 +147,12 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
     return f"Mean discrepancy and variation w/o QG: {numbers}."
 
 
-def _mismatch(axis: Axes, one: Diagnostics) -> str:
-    names, runs = sweep_runs(one)
-    plain = one.without_guidance().get(0.0)
-    if plain is None:
+def _mismatch(axis: Axes, one: Diagnostics, margin: float) -> str:
+    names, _ = sweep_runs(one)
+    if 0.0 not in one.without_guidance():
         return _nothing(axis, "BRIO w/o QG (λ = 0) was not run")
-    keys = ["fold", "seed"]
-    reference = runs[runs["variant"] == plain].set_index(keys)["validation_auc"].rename("reference")
-    runs = runs.join(reference, on=keys).dropna(subset="reference")
-    rates = 100 * mismatch_rates(runs, TOLERANCE)
+    runs = sweep_mismatches(one, margin)
+    rates = 100 * runs.groupby("variant", sort=False)[["total", "preserved"]].mean()
     # A variant that shares no fold and seed with the reference has no rate.
     names = {key: name for key, name in names.items() if key in rates.index}
     place = np.arange(len(names))

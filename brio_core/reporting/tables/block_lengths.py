@@ -7,10 +7,14 @@ import pandas as pd
 from brio_core.reporting.blocks import part_of, scored
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import SCORES, place_title, read_variants
+from brio_core.reporting.paired import HEADS, compared, difference_cells
+from brio_core.reporting.results import SCORES, place_title, read_sites, read_variants
 from brio_core.reporting.table import NOT_RUN, Cell, Row, Table, heading, number
 
-OUTPUT = {"files": ["summaries", "block_lengths"]}
+OUTPUT = {
+    "files": ["summaries", "sites", "block_lengths"],
+    "options": ["reference", "margin"],
+}
 
 SCALE = "block_length_scale"
 
@@ -34,17 +38,19 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
                 scores = [f"{s}_{what}" for s in SCORES for what in ("mean", "sd")]
                 row |= {"status": "run", **{name: index.loc[key, name] for name in scores}}
             rows.append(row)
-    table = pd.DataFrame(rows)
+    sites = read_sites(given.files["sites"])
+    table, notes = compared(pd.DataFrame(rows), sites, given, name="the estimated length")
     scores, lines = scored(table), []
     for place in map(tuple, given.planned["pairs"]):
         lines.append(heading(place_title(given.datasets, *place)))
         lines += [Row(_cells(row, scores)) for _, row in part_of(table, *place).iterrows()]
     printed = given.table(
-        ("Block length", "Frames", "Seconds", "AUC", "ACC"),
+        ("Block length", "Frames", "Seconds", "AUC", "ACC", "Difference", *HEADS),
         lines,
         "Frames and seconds: median over folds, in brackets their range where folds differ. AUC "
         "and ACC in %: mean ± standard deviation over held-out sites, each averaged over seeds "
         "first. Bold: the highest of a cohort as printed.",
+        *notes,
     )
     return table, printed
 
@@ -52,8 +58,8 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 def _cells(row: pd.Series, scores: Callable[[pd.Series], list[Cell]]) -> tuple[Cell, ...]:
     scale = Cell(f"{row['scale']:g} ×")
     if row["status"] == NOT_RUN:
-        return scale, *[Cell(NOT_RUN)] * 4
+        return scale, *[Cell(NOT_RUN)] * (5 + len(HEADS))
     low, high = row["frames_min"], row["frames_max"]
     span = "" if low == high else f"[{low:g}, {high:g}]"
     seconds = Cell(number(row["seconds"], ".1f"))
-    return scale, Cell(f"{row['frames']:g}", span), seconds, *scores(row)
+    return scale, Cell(f"{row['frames']:g}", span), seconds, *scores(row), *difference_cells(row)

@@ -1,76 +1,45 @@
-"""What the kind of connectivity changes: every method on each kind, in the same folds."""
-
-from dataclasses import replace
+"""What the kind of connectivity changes: every method on each kind, at the same sites."""
 
 import pandas as pd
 
-from brio_core.connectivity import FISHER_Z, KINDS
-from brio_core.evaluation.site_statistics import signed_rank
-from brio_core.reporting.blocks import by_cohort
+from brio_core.connectivity import FISHER_Z
+from brio_core.reporting.blocks import by_cohort, with_planned
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import PLACE, in_paper_order, read_meta, read_sites
-from brio_core.reporting.table import NONE, Cell, Table, p_text, percent, points
+from brio_core.reporting.paired import HEADS, compared, difference_cells
+from brio_core.reporting.results import COSTS, read_hyperparameters, read_sites, read_summaries
+from brio_core.reporting.table import Cell, Table, with_interval
 
-OUTPUT = {"files": ["sites", "runs"], "page": "training"}
+OUTPUT = {"files": ["summaries", "sites", "runs"], "page": "training", "options": ["margin"]}
 
-NAMES = {"fisher-z": "Fisher z", "logarithm": "Logarithm", "partial": "Partial correlation"}
-OTHERS = tuple(kind for kind in KINDS if kind != FISHER_Z)
+COLUMNS = ("Method", "Kind", "AUC", "Difference to Fisher z", *HEADS)
+NAMES = {"fisher-z": "Fisher z", "logarithm": "logarithm", "partial": "partial correlation"}
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """One row per cohort, protocol, method and kind.
+    """One row per cohort, protocol and variant: a method on a ``kind`` of connectivity.
 
-    ``auc`` is the mean over test folds, each averaged over seeds. ``difference`` is this kind minus
-    Fisher z in the same folds, with its standard error and the p of a signed-rank test.
+    Differences are to the same method on Fisher z.
     """
-    by_fold = read_sites(given.files["sites"]).set_index([*PLACE, "fold"])["auc"].sort_index()
-    metas = {}
-    for folder in given.files["runs"]:
-        meta = read_meta(folder)
-        metas.setdefault(tuple(meta[key] for key in PLACE), []).append(meta)
-    rows = []
-    for place, runs in metas.items():
-        first = runs[0]
-        row = {key: first[key] for key in ("cohort", "protocol", "method", "group")}
-        row |= {"kind": first["hyperparameters"].get("connectivity", FISHER_Z)}
-        row |= {"label": first["label"], "seeds": len(runs), "auc": by_fold[place].mean()}
-        rows.append(row | {"folds": by_fold[place]})
-    table = pd.DataFrame(rows)
-    plain = table[table["kind"] == FISHER_Z].set_index(["cohort", "protocol", "method"])["folds"]
-    for index, row in table.iterrows():
-        own = (row["cohort"], row["protocol"], row["method"])
-        if row["kind"] == FISHER_Z or own not in plain:
-            continue
-        difference = (row["folds"] - plain[own]).dropna()
-        found = {"difference": difference.mean(), "difference_se": difference.sem()}
-        found["p"] = signed_rank(difference.to_numpy())[1]
-        table.loc[index, list(found)] = list(found.values())
-    table = in_paper_order(table.drop(columns="folds").assign(variant=table["method"]))
-    return table.drop(columns="variant"), _table(table, given)
-
-
-def _table(table: pd.DataFrame, given: Given) -> Table:
-    columns = ("Method", NAMES[FISHER_Z])
-    columns += tuple(head for kind in OTHERS for head in (NAMES[kind], "Difference", "p"))
-
-    def cells(own: pd.DataFrame) -> list[Cell]:
-        by_kind = own.set_index("kind")
-        found = [_auc(by_kind, FISHER_Z)]
-        for kind in OTHERS:
-            row = by_kind.loc[kind] if kind in by_kind.index else {}
-            difference = points(row.get("difference"), row.get("difference_se"))
-            found += [_auc(by_kind, kind), Cell(difference), Cell(p_text(row.get("p")))]
-        return found
-
-    named = table.groupby("method")["label"].transform(lambda labels: min(labels, key=len))
-    return given.table(
-        columns,
-        by_cohort(table.assign(label=named), replace(given, planned={}), columns, cells),
-        "AUC in %, the mean over test sites and seeds. Difference: this kind minus Fisher z at the "
-        "same sites, ± its standard error over sites; p: Wilcoxon's signed-rank test, not "
-        "corrected for the number of tests.",
+    hyperparameters = read_hyperparameters(given.files["runs"])
+    kinds = {name: own.get("connectivity", FISHER_Z) for name, own in hyperparameters.items()}
+    rows = read_summaries(given.files["summaries"]).drop(columns=list(COSTS))
+    rows["kind"] = rows["variant"].map(kinds)
+    plain = rows[rows["kind"] == FISHER_Z].drop_duplicates("method").set_index("method")["variant"]
+    reference = rows["method"].map(plain).fillna("")
+    sites = read_sites(given.files["sites"])
+    rows, notes = compared(rows, sites, given, reference, "the same method on Fisher z")
+    table = given.table(
+        COLUMNS,
+        by_cohort(rows, given, COLUMNS, _cells),
+        "AUC in %: the mean over test sites, each averaged over seeds, with Student's 95 % "
+        "interval.",
+        *notes,
+        left=(0, 1),
     )
+    return with_planned(rows, given), table
 
 
-def _auc(by_kind: pd.DataFrame, kind: str) -> Cell:
-    return Cell(percent(by_kind.loc[kind, "auc"]) if kind in by_kind.index else NONE)
+def _cells(own: pd.DataFrame) -> list[Cell]:
+    row = own.iloc[0]
+    auc = with_interval(*(row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high")))
+    return [Cell(NAMES.get(row["kind"], row["kind"])), auc, *difference_cells(row)]

@@ -1,39 +1,68 @@
-"""The table of results: methods as rows, cohorts as columns."""
+"""The table of results: methods as rows, cohorts as columns; variants with their differences."""
 
 import pandas as pd
 
 from brio_core.reporting import results
-from brio_core.reporting.blocks import by_group, pairs, part_of, scored, with_planned
+from brio_core.reporting.blocks import by_cohort, by_group, pairs, part_of, scored, with_planned
 from brio_core.reporting.given import Given
-from brio_core.reporting.table import NOT_RUN, Table, plural
+from brio_core.reporting.paired import HEADS, compared, difference_cells
+from brio_core.reporting.table import NOT_RUN, Cell, Table, plural
 from brio_core.system.errors import BrioError
 
-OUTPUT = {"files": ["summaries"]}
+OUTPUT = {"files": ["summaries", "sites"], "options": ["reference", "margin"]}
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """AUC and accuracy as mean ± standard deviation over folds."""
+    """AUC and accuracy as mean ± standard deviation over folds.
+
+    Variants of one method are compared with the ``reference``; ``comparison`` does so for methods.
+    """
     rows = results.read_summaries(given.files["summaries"])
     if rows["protocol"].str.fullmatch(results.PERMUTED.pattern).any():
         raise BrioError("--summaries holds permuted labels; make the table 'permuted' of these")
     # The same predictions give the same table, wherever they were made.
-    return with_planned(rows.drop(columns=list(results.COSTS)), given), results_table(rows, given)
+    rows = rows.drop(columns=list(results.COSTS))
+    if rows["method"].nunique() > 1 or rows["variant"].nunique() < 2:
+        return with_planned(rows, given), results_table(rows, given)
+    rows, notes = compared(rows, results.read_sites(given.files["sites"]), given)
+    return with_planned(rows, given), variants_table(rows, given, notes)
 
 
 def results_table(rows: pd.DataFrame, given: Given) -> Table:
-    """What :func:`make` prints."""
+    """Groups of methods one below the other, cohorts beside each other."""
     places = pairs(rows, given)
     columns = ("Method", *[score.upper() for score in results.SCORES] * len(places))
-
     return given.table(
         columns,
         by_group(rows, given, columns, scored(rows)),
+        *_notes(rows, given),
+        spans=spans(places, given.datasets, len(results.SCORES)),
+    )
+
+
+def variants_table(rows: pd.DataFrame, given: Given, notes: list[str]) -> Table:
+    """Cohorts one below the other, each with its variants and their differences."""
+    columns = ("Method", *map(str.upper, results.SCORES), "Difference", *HEADS)
+    scores = scored(rows)
+
+    def cells(own: pd.DataFrame) -> list[Cell]:
+        return [*scores(own.iloc[0]), *difference_cells(own.iloc[0])]
+
+    return given.table(
+        columns,
+        by_cohort(rows, given, columns, cells),
+        *_notes(rows, given),
+        *notes,
+    )
+
+
+def _notes(rows: pd.DataFrame, given: Given) -> list[str]:
+    return [
         "All numbers in %. AUC and ACC: mean ± standard deviation over "
         f"{results.fold_names(rows, 's')}, each averaged over seeds first. Bold: the highest of a "
         "column as printed, ties included.",
-        *(counts(part_of(rows, *place), place, given.datasets) for place in places),
-        spans=spans(places, given.datasets, len(results.SCORES)),
-    )
+        *(counts(part_of(rows, *one), one, given.datasets) for one in pairs(rows, given)),
+    ]
 
 
 def spans(places: list, datasets: dict, width: int) -> tuple[tuple[str, int], ...]:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from brio_core.evaluation.intervals import LEVEL
-from brio_core.evaluation.site_statistics import resampled_sites
+from brio_core.evaluation.intervals import DRAWS, middle_share
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
 from brio_core.reporting.given import Given
-from brio_core.reporting.table import Cell, Row, Table, percent
+from brio_core.reporting.table import Cell, Row, Table, number, percent
+from brio_core.system.seeds import numpy_generator
 
 OUTPUT = {
     "files": ["diagnostics"],
@@ -20,8 +20,17 @@ OUTPUT = {
     "AUC?",
 }
 
-MEASURES = {"discrepancy": "site_discrepancy", "variation": "predictive_variation"}
-COLUMNS = ("Method", "Site discrepancy", "Predictive variation", "AUC")
+MEASURES = {
+    "discrepancy": "site_discrepancy",
+    "variation": "predictive_variation",
+    "held_out": "held_out_variation",
+}
+COLUMNS = ("Method", "Site discrepancy", "Predictive variation", "On held-out subjects", "AUC")
+# What the paper compares; CORE is reimplemented here.
+PAPER = ("coral", "irm", "gsat", "brainood", "core", "brio-wo-qg-lambda0", "brio")
+# Of which methods: all without their variants, and the paper's.
+SETS = {"": "all {} methods", "paper_": "{} of the paper's seven"}
+FEWEST = 3
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
@@ -33,9 +42,11 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         "Means over held-out sites. Site discrepancy: Sinkhorn divergence between training sites, "
         "of representations before the classifier. Predictive variation: change of the logit when "
         "connectivity is estimated again from other frames of the same scan, relative to its "
-        "spread between subjects. AUC in %, of the seeds that are diagnosed.",
-        "Rank correlation: Spearman's, over methods without their variants, with the 95 % interval "
-        "of a bootstrap of sites. It is about these methods, and says nothing about causes.",
+        "spread between subjects, in training subjects (as in the paper) and in held-out ones. AUC "
+        "in %, of the seeds that are diagnosed.",
+        "Rank correlation: Spearman's, over methods, with the 95 % interval of a bootstrap of "
+        "methods. The paper relates variation to discrepancy, and neither to AUC. A better fit of "
+        "training subjects may lower their variation. It says nothing about causes.",
     )
     return rows, table
 
@@ -44,8 +55,8 @@ def stability_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
     """One row per cohort and variant: means over held-out sites, each averaged over seeds.
 
     ``{measure}_rho`` is Spearman's rank correlation of these means with AUC over the ``methods``
-    of a cohort, the same in all its rows; variants of a method do not count. Its interval is that
-    of a bootstrap of sites.
+    of a cohort, ``{measure}_discrepancy_rho`` that with the discrepancy, and ``paper_...`` the same
+    of the methods in the paper. They are the same in all rows of a cohort.
     """
     rows = []
     for one in found:
@@ -62,22 +73,36 @@ def stability_rows(found: Sequence[Diagnostics]) -> pd.DataFrame:
 
 
 def _correlations(one: Diagnostics, sites: pd.DataFrame) -> dict[str, float]:
-    methods = [variant for variant, about in one.variants.items() if variant == about["method"]]
-    found: dict[str, float] = {"methods": len(methods)}
-    if len(methods) < 3:
-        return found
-    # Method x site, for sites at which all methods were tested.
-    tables = {name: sites[name].unstack().loc[methods].dropna(axis=1) for name in sites}
-    auc = tables.pop("test_auc").to_numpy()
-    draws = resampled_sites(auc.shape[1], (one.cohort, one.protocol))
-    for measure, column in MEASURES.items():
-        values = tables[column].to_numpy()
-        (rho,) = spearman(values.mean(1)[:, None], auc.mean(1)[:, None])
-        again = spearman(values[:, draws].mean(2), auc[:, draws].mean(2))
-        low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        name = f"{measure}_rho"
-        found |= {name: rho, f"{name}_low": low, f"{name}_high": high}
+    own = [variant for variant, about in one.variants.items() if variant == about["method"]]
+    found: dict[str, float] = {}
+    for name, methods in zip(SETS, (own, [key for key in PAPER if key in one.variants])):
+        found[f"{name}methods"] = len(methods)
+        if len(methods) < FEWEST:
+            continue
+        # Sites at which all of these were tested.
+        tables = {
+            key: sites[key].unstack().loc[methods].dropna(axis=1).mean(axis=1) for key in sites
+        }
+        for measure, column in MEASURES.items():
+            pairs = {"rho": "test_auc", "discrepancy_rho": MEASURES["discrepancy"]}
+            for end, other in pairs.items():
+                if column != other:
+                    estimate = correlation(tables[column], tables[other], (one.cohort, name))
+                    names = (f"{name}{measure}_{end}{part}" for part in ("", "_low", "_high"))
+                    found |= dict(zip(names, estimate))
     return found
+
+
+def correlation(first: pd.Series, second: pd.Series, key: tuple) -> tuple[float, float, float]:
+    """Spearman's rank correlation over methods, and the interval of a bootstrap of methods."""
+    one, other = first.to_numpy(), second.to_numpy()
+    draws = numpy_generator("methods", *key, len(one)).integers(0, len(one), (len(one), DRAWS))
+    with np.errstate(invalid="ignore"):
+        (rho,) = spearman(one[:, None], other[:, None])
+        again = spearman(one[draws], other[draws])
+    # Draws of a single method have no correlation.
+    again = again[~np.isnan(again)]
+    return float(rho), *(middle_share(again) if len(again) else (np.nan, np.nan))
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -89,17 +114,23 @@ def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _cells(part: pd.DataFrame) -> list[Cell]:
     (row,) = part.to_dict("records")
-    measures = [Cell(f"{row[column]:.3g}") for column in MEASURES.values()]
+    measures = [Cell(number(row[column], ".3g")) for column in MEASURES.values()]
     return [*measures, Cell(percent(row["auc_mean"]))]
 
 
 def _together(own: pd.DataFrame) -> list[Row]:
-    first = own.iloc[0]
-    if pd.isna(first.get("discrepancy_rho")):
-        return []
-    cells = [Cell(f"Rank correlation with AUC, {first['methods']:.0f} methods")]
-    for measure in MEASURES:
-        numbers = [first[f"{measure}_rho{end}"] for end in ("", "_low", "_high")]
-        value, low, high = (f"{one:.2f}".replace("-", "−") for one in numbers)
-        cells.append(Cell(value, f"[{low}, {high}]"))
-    return [Row((*cells, Cell("")))]
+    first, lines = own.iloc[0], []
+    for end, what in (("rho", "AUC"), ("discrepancy_rho", "discrepancy")):
+        for name, methods in SETS.items():
+            if pd.isna(first.get(f"{name}variation_{end}")):
+                continue
+            count = methods.format(f"{first[f'{name}methods']:.0f}")
+            cells = [Cell(f"Rank correlation with {what}, {count}")]
+            for measure in MEASURES:
+                column = f"{name}{measure}_{end}"
+                ends = [first.get(f"{column}{part}") for part in ("", "_low", "_high")]
+                texts = [number(one, ".2f").replace("-", "−") for one in ends]
+                known = pd.notna(ends[0])
+                cells.append(Cell(texts[0], f"[{texts[1]}, {texts[2]}]") if known else Cell(""))
+            lines.append(Row((*cells, Cell(""))))
+    return lines

@@ -6,15 +6,19 @@ import pandas as pd
 
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.given import Given
+from brio_core.reporting.paired import HEADS, compared, difference_cells
 from brio_core.reporting.results import PLACE, in_paper_order, read_meta, read_sites, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, percent, points
 from brio_core.reporting.tables.checkpoints import choices, differences
 
-OUTPUT = {"files": ["summaries", "sites", "runs"], "page": "training", "options": ["names"]}
+OUTPUT = {
+    "files": ["summaries", "sites", "runs"],
+    "page": "training",
+    "options": ["names", "margin"],
+}
 
 SEARCHED = "searched"
 TEXTS = ("setting", "values", "folds_chosen", "shipped")
-DIFFERENCES = ("crossed_difference", "auc_difference")
 SPANS = {
     "validation": "Validation AUC, chosen",
     "crossed": "Validation AUC, cross-selected",
@@ -40,14 +44,12 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     ``names`` says what columns call a method itself and its variant; of the names ``one`` and
     ``searched``, runs with several tries have the latter. For both there are ``validation`` (AUC of
     the selected checkpoints), ``crossed`` (of one validation site at the epoch that the others
-    choose), ``auc`` (on test sites) and its ``rank``. Differences are variant minus method, in the
-    same folds and seeds. ``status`` tells a variant that was planned and not run from one that does
-    not exist.
+    choose), ``auc`` (on test sites) and its ``rank``. ``crossed_difference`` is variant minus
+    method in the same folds and seeds; ``auc_difference`` is that of test AUCs, tested over sites.
+    ``status`` tells a variant that was planned and not run from one that does not exist.
     """
     names = given.entry.get("names", ["method", "variant"])
     scores = read_variants(given.files["summaries"])["auc_mean"]
-    # Averaged over seeds already.
-    by_fold = read_sites(given.files["sites"]).set_index([*PLACE, "fold"])["auc"].sort_index()
     planned = given.planned.get("variants", [])
     both = {one["method"] for one in planned if one["variant"] != one["method"]}
     found: dict[tuple, dict[str, list]] = {}
@@ -62,35 +64,41 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     rows = []
     for (cohort, protocol, method), trained in found.items():
         first = trained[names[names[0] not in trained]][0][0]
-        row = {"cohort": cohort, "protocol": protocol, "method": method, "variant": method}
+        row = {"cohort": cohort, "protocol": protocol, "method": method}
+        own, other = (trained[name][0][0]["variant"] if name in trained else "" for name in names)
+        row |= {"variant": other, "reference": own if other else ""}
         row |= {key: first[key] for key in ("group", "label")}
         row |= _search([meta for meta, _ in trained.get(names[1], [])], first["hyperparameters"])
-        row |= _scores(trained, names, scores, by_fold)
+        row |= _scores(trained, names, scores)
         row["status"] = NOT_RUN if method in both and len(trained) == 1 else "run"
         rows.append(row)
-    table = _ranked(in_paper_order(pd.DataFrame(rows)), names)
+    table = pd.DataFrame(rows)
+    sites = read_sites(given.files["sites"])
+    table, notes = compared(table, sites, given, table["reference"], names[0])
+    # One row is a method, whichever of its variants the difference is of.
+    table = _ranked(in_paper_order(table.assign(variant=table["method"])), names)
     is_search = table["tries"].notna().any()
-    printed = _table(table, given, names, is_search)
+    printed = _table(table, given, names, is_search, notes)
     # Cross-selection does not cover the choice of a hyperparameter, so it prefers nothing there.
     unused = ["preferred"] if is_search else [*TEXTS, "tries", "validation_shipped"]
-    return table.drop(columns=["variant", *unused]), printed
+    named = {name: f"auc_{name}" for name in table if name.startswith("difference")}
+    table = table.drop(columns=["variant", "reference", *unused])
+    return table.rename(columns=named), printed
 
 
-def _scores(trained: dict, names: list[str], scores: pd.Series, by_fold: pd.Series) -> dict:
+def _scores(trained: dict, names: list[str], scores: pd.Series) -> dict:
     row: dict = {f"{measure}_{name}": None for measure in SPANS for name in names}
-    row |= {f"{name}{end}": None for name in DIFFERENCES for end in ("", "_se")}
-    folds, tested = {}, {}
+    row |= {"crossed_difference": None, "crossed_difference_se": None}
+    folds = {}
     for name, runs in trained.items():
         folds[name] = pd.concat([one for _, one in runs])
         place = tuple(runs[0][0][key] for key in PLACE)
         row[f"validation_{name}"] = folds[name]["validation_auc"].mean()
         row[f"crossed_{name}"] = folds[name]["validation_crossed"].mean()
-        row[f"auc_{name}"], tested[name] = scores[place], by_fold[place]
+        row[f"auc_{name}"] = scores[place]
     if len(trained) < len(names):
         return row | {"preferred": ""}
     own, other = names
-    difference = tested[other] - tested[own]
-    row |= {"auc_difference": difference.mean(), "auc_difference_se": difference.sem()}
     found = differences(pd.concat(folds.values()), folds[own]["variant"].iloc[0])
     better, error = found.iloc[0]
     row |= {"crossed_difference": better, "crossed_difference_se": error}
@@ -134,15 +142,19 @@ def _ranked(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return rows.astype({"tries": "Int64"})
 
 
-def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) -> Table:
+def _table(
+    rows: pd.DataFrame, given: Given, names: list[str], is_search: bool, notes: list[str]
+) -> Table:
     """What was tried, if several values were, and both beside each other."""
     tried = {"setting": "Hyperparameter", "values": "Values", "folds_chosen": FOLDS_CHOSEN}
     before = tried if is_search else {}
     behind = {} if is_search else {"preferred": "Preferred by validation"}
     both = [name.capitalize() for name in names]
-    heads = ("Method", *before.values(), *both, *[*both, "Difference"] * 2, *behind.values())
+    heads = ("Method", *before.values(), *both, *[*both, "Difference"] * 2, *HEADS)
+    heads += tuple(behind.values())
     # The first columns have no heading above them, nor has the last.
-    spans = [("", 1 + len(before)), *zip(SPANS.values(), (2, 3, 3)), *(("", 1) for _ in behind)]
+    widths = (2, 3, 3 + len(HEADS))
+    spans = [("", 1 + len(before)), *zip(SPANS.values(), widths), *(("", 1) for _ in behind)]
 
     def cells(own: pd.DataFrame) -> list[Cell]:
         row = own.iloc[0]
@@ -153,10 +165,10 @@ def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) 
                 value = row[f"{measure}_{name}"]
                 preferred = measure == "crossed" and not is_search and name == row["preferred"]
                 found.append(Cell(missing if pd.isna(value) else percent(value), bold=preferred))
-            difference = f"{measure}_difference"
-            if difference in row:
-                found.append(Cell(points(row[difference], row[f"{difference}_se"])))
-        return [*found, *(Cell(row[key] or missing) for key in behind)]
+            if measure == "crossed":
+                difference = row["crossed_difference"], row["crossed_difference_se"]
+                found.append(Cell(points(*difference)))
+        return [*found, *difference_cells(row), *(Cell(row[key] or missing) for key in behind)]
 
     words = ("Method", *before.values(), *behind.values())
     return given.table(
@@ -165,9 +177,10 @@ def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) 
         "AUC in %, as means over folds and seeds. Chosen: of the checkpoint that the validation "
         "sites chose; the more there is to choose from, the higher it is. Cross-selected: of one "
         "validation site at the epoch that the other chooses. Test: the mean over unseen sites; it "
-        f"decides nothing here. Difference: {names[1]} minus {names[0]} in the same folds, ± its "
-        "standard error over folds as if no two had a validation site in common.",
+        f"decides nothing here. Difference of validation: {names[1]} minus {names[0]} in the same "
+        "folds, ± its standard error over folds as if no two had a validation site in common.",
         SEARCH_NOTE if is_search else PREFERENCE_NOTE,
+        *notes,
         spans=tuple(spans),
         left=tuple(index for index, head in enumerate(heads) if head in words),
     )

@@ -1,0 +1,131 @@
+"""What a built page prints for each cohort, protocol, variant and measure."""
+
+import re
+from collections import defaultdict
+from html import unescape
+from html.parser import HTMLParser
+
+UNSEEN, SEEN = "unseen sites", "sites seen in training"
+# Columns that print one and the same measure; they differ in names only.
+COLUMNS = {
+    "AUC": "AUC", "Test AUC": "AUC", "AUC, one seed": "AUC", "Whole scan": "AUC",
+    "ACC": "ACC", "ACC, one seed": "ACC", "Pooled AUC": "pooled AUC",
+}  # fmt: skip
+# The table of block lengths names scales; the estimated length is BRIO as it is.
+LABELS = {"1 ×": "BRIO"}
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+class Page(HTMLParser):
+    """Tables with their notes, sentences of the headline, and texts of figures."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables, self.short, self.figures = [], [], []
+        self._text, self._section, self._row = "", "", None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        words = dict(attrs)
+        if tag == "section":
+            self._section = words.get("class", "")
+        elif tag == "table":
+            self.tables.append({"heads": [], "rows": [], "notes": []})
+        elif tag == "tr":
+            self._row = []
+        elif tag == "img":
+            self.figures.append(words["alt"])
+        if tag in ("td", "th", "p"):
+            self._text, self._width = "", int(words.get("colspan", 1))
+
+    def handle_data(self, data):
+        self._text += data
+
+    def handle_endtag(self, tag):
+        text = " ".join(self._text.split())
+        if tag in ("td", "th") and self._row is not None:
+            self._row += [text] + [text] * (self._width - 1)
+        elif tag == "tr":
+            place = "rows" if self.tables[-1].get("body") else "heads"
+            self.tables[-1][place].append(self._row)
+        elif tag == "thead":
+            self.tables[-1]["body"] = True
+        elif tag == "p" and self._section == "short":
+            self.short.append(text)
+        elif tag == "p" and self.tables:
+            self.tables[-1]["notes"].append(text)
+
+
+def printed_numbers(text: str) -> dict[tuple[str, str, str, str], dict[str, list[str]]]:
+    """By (cohort, protocol, variant, measure) all numbers, and where each stands."""
+    page, found = Page(text), defaultdict(lambda: defaultdict(list))
+
+    def note(cohort, protocol, label, measure, number, where):
+        found[cohort, protocol, LABELS.get(label, label), measure][number].append(where)
+
+    for table in page.tables:
+        _read_table(table, note)
+    for sentence in page.short:
+        _read_headline(sentence, note)
+    for alt in map(unescape, page.figures):
+        # auc_by_site names the place behind the method.
+        for one in re.findall(
+            rf"(?:Means: |; )([^;]+?), ([^;]+), ({UNSEEN}|{SEEN}): ([\d.]+)", alt
+        ):
+            label, cohort, protocol, number = one
+            note(cohort, protocol, label, "AUC", number.rstrip("."), "figure auc_by_site")
+        if alt.startswith("Bar charts. Mean AUC"):
+            for one in re.findall(
+                r"(?:accuracy: |; )([^;]+?), ([^;]+): ([\d.]+) and ([\d.]+)", alt
+            ):
+                label, cohort, *numbers = one
+                for measure, number in zip(("AUC", "ACC"), numbers):
+                    note(cohort, UNSEEN, label, measure, number.rstrip("."), "figure ablations")
+    return {key: dict(numbers) for key, numbers in found.items()}
+
+
+def _place(text: str) -> tuple[str, str] | None:
+    for protocol in (UNSEEN, SEEN):
+        if text.endswith(f", {protocol}"):
+            return text.removesuffix(f", {protocol}"), protocol
+    return None
+
+
+def _read_table(table, note):
+    heads = table["heads"][-1]
+    spans = table["heads"][0] if len(table["heads"]) > 1 else [""] * len(heads)
+    # Where cohorts are columns their protocol stands in the notes.
+    notes = " ".join(table["notes"])
+    protocols = [one for one in (UNSEEN, SEEN) if f", {one}: " in notes]
+    place = None
+    for row in table["rows"]:
+        if len(set(row)) == 1:
+            place = _place(row[0]) or place
+            continue
+        for head, span, cell in zip(heads, spans, row):
+            own = _place(span) or (span and len(protocols) == 1 and (span, protocols[0])) or place
+            number = NUMBER.match(cell)
+            if head in COLUMNS and own and number:
+                note(*own, row[0], COLUMNS[head], number[0], f"table with {', '.join(heads)}")
+
+
+def _read_headline(sentence, note):
+    cohort = re.match(r"(.*?): on sites it has never seen, ", sentence)
+    if not cohort:
+        return
+    rest = sentence[cohort.end() :]
+    pattern = r"(?:^|; |methods, |models, )([^;]*?),? reaches (?:an AUC of )?([\d.]+) \["
+    for label, number in re.findall(pattern, rest.partition("The highest")[0]):
+        note(cohort[1], UNSEEN, label, "AUC", number, "headline")
+    for label, number in re.findall(rf"On {SEEN} (.*?) reaches ([\d.]+) \[", rest):
+        note(cohort[1], SEEN, label, "AUC", number, "headline")
+
+
+def contradictions(text: str) -> list[str]:
+    """One sentence for every number that the page prints in two ways."""
+    return [
+        f"{', '.join(key)}: {numbers}"
+        for key, numbers in printed_numbers(text).items()
+        if len(numbers) > 1
+    ]

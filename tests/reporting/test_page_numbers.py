@@ -1,0 +1,101 @@
+"""A page prints one number for each cohort, protocol, variant and measure."""
+
+import json
+
+import pytest
+
+from brio_core.reporting.pages.overview import render
+from tests.reporting.page import contradictions, printed_numbers
+from tests.reporting.standins import (
+    DATASET,
+    METHODS,
+    make_table,
+    summarised,
+    write_run,
+    write_run_config,
+)
+from tests.reporting.test_figures import draw
+
+pytest.importorskip("jinja2")
+PARTS = {
+    "brio": ("BRIO", "none"),
+    "brio-wo-rs": ("BRIO w/o RS", "RS"),
+    "brio-wo-tr": ("BRIO w/o TR", "TR"),
+}
+
+
+def write_part(root, variant, seed, label, without):
+    folder = write_run(root, variant, seed, method=(label, "Ours", 1.1))
+    meta = json.loads((folder / "meta.json").read_text())
+    meta |= {"method": "brio", "hyperparameters": {"epochs": 30, "without": without}}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Two seeds, both protocols, and the variants of another experiment."""
+    root, words = tmp_path_factory.mktemp("page"), {"datasets": {"demo": DATASET}}
+    runs = {"loso": [], "id": [], "parts": []}
+    for seed in (0, 1):
+        runs["parts"] += [write_part(root, name, seed, *PARTS[name]) for name in PARTS]
+        # BRIO is in both experiments, as it is in the demo.
+        runs["loso"] += [run for run in runs["parts"] if run.match(f"brio/seed-{seed}")]
+        runs["loso"] += [write_run(root, name, seed) for name in METHODS if name != "brio"]
+        runs["id"] += [write_run(root, name, seed, protocol="id") for name in METHODS]
+    summaries, sites = {}, {}
+    for key, folders in runs.items():
+        summaries[key], sites[key] = summarised(root, folders, key)
+
+    def files(key, *names):
+        found = {"summaries": [summaries[key]], "sites": [sites[key]], "runs": runs[key]}
+        return {name: found[name] for name in names}
+
+    both = ("summaries", "sites")
+    tables = [
+        make_table("results", root / "main-loso", **words, **files("loso", *both)),
+        make_table("results", root / "main-id", **words, **files("id", *both)),
+        make_table("results", root / "ablations", **words, **files("parts", *both)),
+        make_table("comparison", root / "comparison", **words, **files("loso", *both)),
+        make_table("ensembles", root / "ensembles", **words, **files("loso", "runs")),
+        make_table("checkpoints", root / "chosen", **words, **files("loso", "summaries", "runs")),
+    ]
+    figures = [
+        draw("auc_by_site", root / f"f-{key}", **files(key, *both))[1] for key in ("loso", "id")
+    ]
+    figures.append(draw("ablations", root / "f-parts", **files("parts", "summaries", "runs"))[1])
+    return render(
+        tables=[str(path.with_suffix(".json")) for path in tables],
+        figures=[str(path) for path in figures],
+        summaries=[str(path) for path in summaries.values()],
+        sites=[str(path) for path in sites.values()],
+        runs=[str(run) for group in runs.values() for run in group],
+        config=str(write_run_config(root)),
+        **words,
+        command="snakemake",
+        out=str(root / "index.html"),
+    )
+
+
+def test_a_page_prints_one_number_for_one_thing(page):
+    found = printed_numbers(page)
+    title = DATASET["title"]
+    (places,) = found[title, "unseen sites", "BRIO", "AUC"].values()
+    assert {"headline", "figure auc_by_site", "figure ablations"} <= set(places)
+    assert sum(one.startswith("table") for one in places) == 5
+    assert (title, "sites seen in training", "GCN", "AUC") in found
+    assert (title, "unseen sites", "BRIO w/o TR", "ACC") in found
+    assert contradictions(page) == []
+
+
+@pytest.mark.parametrize("place", ["headline", "figure auc_by_site", "table"])
+def test_a_second_number_is_found_wherever_it_stands(page, place):
+    key = (DATASET["title"], "unseen sites", "BRIO", "AUC")
+    (number,) = printed_numbers(page)[key]
+    start = {"headline": "an AUC of ", "figure auc_by_site": "unseen sites: ", "table": "<td>"}
+    spots = [one for one in range(len(page)) if page.startswith(number, one)]
+    before = start[place]
+    spot = next(one for one in spots if page[:one].rstrip(" \n").endswith(before.rstrip()))
+    changed = page[:spot] + "12.3" + page[spot + len(number) :]
+    (sentence,) = contradictions(changed)
+    assert ", ".join(key) in sentence and "12.3" in sentence
