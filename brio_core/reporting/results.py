@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.evaluation.scores import MEASURES
+from brio_core.evaluation.scores import COLUMNS
 from brio_core.system.errors import BrioError
 from brio_core.system.files import digest, read_json
 
@@ -25,6 +25,8 @@ METHODS = (
     "linear-correlation", "linear-tangent", "linear-reestimation", "linear-logarithm",
 )  # fmt: skip
 SCORES = ("auc", "acc")
+# Accuracy at the threshold that validation chose; "acc" itself is at probability 0.5.
+AT_THRESHOLD = "acc_threshold"
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
 PREDICTION_COLUMNS = ("subject", "site", "fold", "split", "label", "logit")
@@ -33,7 +35,7 @@ MEASURED = ("epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_me
 COSTS = (*MEASURED, "device")
 SUMMARY_NUMBERS = (
     "seeds", "folds", "left_out", "subjects", "sites",
-    *(f"{score}_{what}" for score in ("auc", "acc") for what in (
+    *(f"{score}_{what}" for score in ("auc", "acc", "acc_threshold") for what in (
         "mean", "sd", "sites_low", "sites_high")), "auc_new_low", "auc_new_high",
     "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
     "pooled_auc", "pooled_auc_low", "pooled_auc_high",
@@ -177,7 +179,7 @@ def read_variants(paths: Sequence[str | Path]) -> pd.DataFrame:
 
 def read_sites(paths: Sequence[str | Path]) -> pd.DataFrame:
     """The long table: one row per variant and test fold, of several files."""
-    numbers = ("n", "positives", *MEASURES)
+    numbers = ("n", "positives", *COLUMNS)
     columns = (*IDENTITY, "fold")
     return pd.concat([read_table(path, columns, numbers) for path in paths], ignore_index=True)
 

@@ -8,8 +8,15 @@ import numpy as np
 import pandas as pd
 
 from brio_core.evaluation import intervals, site_statistics
-from brio_core.evaluation.scores import Estimate, score_folds, usable
-from brio_core.reporting.results import IDENTITY, Run, in_paper_order, read_run
+from brio_core.evaluation.scores import Decision, Estimate, score_folds, usable
+from brio_core.reporting.results import (
+    AT_THRESHOLD,
+    IDENTITY,
+    SCORES,
+    Run,
+    in_paper_order,
+    read_run,
+)
 from brio_core.system.errors import BrioError
 
 
@@ -21,6 +28,7 @@ class Variant(NamedTuple):
     label: np.ndarray
     sites: int
     logits: np.ndarray
+    decisions: list[dict[str, Decision]]
 
     @property
     def meta(self) -> dict:
@@ -41,8 +49,18 @@ def by_variant(runs: list[Run]) -> list[Variant]:
         different = np.sort(np.unique(logits, axis=0, return_index=True)[1])
         tested = first["fold"].to_numpy(), first["label"].to_numpy(int), first["site"].nunique()
         metas = [run.meta for run in seeds]
-        found.append(Variant(metas, *tested, np.stack(logits)[different]))
+        decisions = [decisions_of(metas[index]) for index in different]
+        found.append(Variant(metas, *tested, np.stack(logits)[different], decisions))
     return found
+
+
+def decisions_of(meta: dict) -> dict[str, Decision]:
+    """What validation said about the logits of each fold; external code has said nothing."""
+    return {
+        fold["name"]: Decision(fold["threshold"], **fold["recalibration"])
+        for fold in meta["folds"]
+        if "threshold" in fold
+    }
 
 
 def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -53,13 +71,14 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     rows, folds = [], []
     for one in variants:
         logits = one.logits
-        scores = score_folds(fold, label, logits)
+        scores = score_folds(fold, label, logits, one.decisions)
         used = usable(scores)
         identity = {key: one.meta[key] for key in IDENTITY}
         row = {"experiment": experiment, **identity, "seeds": len(logits)}
         row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
-        row |= _mean("auc", used["auc"]) | _mean("acc", used["acc"])
+        for score in (*SCORES, AT_THRESHOLD):
+            row |= _mean(score, used[score])
         row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
         row |= _columns("auc_sd_sampling", _spread(one, used, words))
         row |= _columns("pooled_auc", intervals.auc_interval(label, logits))

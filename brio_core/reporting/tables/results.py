@@ -10,6 +10,11 @@ from brio_core.system.errors import BrioError
 
 OUTPUT = {"files": ["summaries"]}
 
+THRESHOLD_NOTE = (
+    "ACC is at probability 0.5. ACC, threshold: at the logit with the best balanced accuracy of "
+    "the fold's validation subjects; –: external predictions have none."
+)
+
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """AUC and accuracy as mean ± standard deviation over folds."""
@@ -23,16 +28,19 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 def results_table(rows: pd.DataFrame, given: Given) -> Table:
     """What :func:`make` prints."""
     places = pairs(rows, given)
-    columns = ("Method", *[score.upper() for score in results.SCORES] * len(places))
-
+    heads = {score: score.upper() for score in results.SCORES}
+    if rows[f"{results.AT_THRESHOLD}_mean"].notna().any():
+        heads[results.AT_THRESHOLD] = "ACC, threshold"
+    columns = ("Method", *[*heads.values()] * len(places))
     return given.table(
         columns,
-        by_group(rows, given, columns, scored(rows)),
+        by_group(rows, given, columns, scored(rows, tuple(heads))),
         "All numbers in %. AUC and ACC: mean ± standard deviation over "
         f"{results.fold_names(rows, 's')}, each averaged over seeds first. Bold: the highest of a "
         "column as printed, ties included.",
+        *([THRESHOLD_NOTE] if results.AT_THRESHOLD in heads else []),
         *(counts(part_of(rows, *place), place, given.datasets) for place in places),
-        spans=spans(places, given.datasets, len(results.SCORES)),
+        spans=spans(places, given.datasets, len(heads)),
     )
 
 
