@@ -5,10 +5,10 @@ from dataclasses import replace
 import pandas as pd
 
 from brio_core.reporting.blocks import by_cohort
+from brio_core.reporting.choices import choices, chosen_variants, differences
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import PLACE, in_paper_order, read_meta, read_sites, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, percent, points
-from brio_core.reporting.tables.checkpoints import choices, differences
 
 OUTPUT = {"files": ["summaries", "sites", "runs"], "page": "training", "options": ["names"]}
 
@@ -21,16 +21,18 @@ SPANS = {
     "auc": "Test AUC",
 }
 FOLDS_CHOSEN = "Folds that chose each"
+NESTED = "Test AUC, nested"
 PREFERENCE_NOTE = (
-    "The cross-selected AUC says which to prefer; where there is none, chosen does. –: there is "
-    "nothing to compare."
+    "The cross-selected AUC says which to prefer; where there is none, chosen does. Nested: "
+    "every site takes what is preferred by folds in which it neither validates nor is tested; the "
+    "preference of all folds has seen its labels. –: there is nothing to compare."
 )
 SEARCH_NOTE = (
     "Values: what every fold was trained with, and behind it how many folds chose each by their "
-    "validation sites. Cross-selection covers the choice of an epoch, not that of a "
-    "hyperparameter. The trainings of a search draw other random numbers than the one try, and "
-    "this is in the difference too. –: there is nothing to search, such as for linear models, "
-    "which choose their penalty along a path."
+    "validation sites, so that no choice has seen its test site. Cross-selection covers the choice "
+    "of an epoch, not that of a hyperparameter. The trainings of a search draw other random "
+    "numbers than the one try, and this is in the difference too. –: there is nothing to search, "
+    "such as for linear models, which choose their penalty along a path."
 )
 
 
@@ -41,8 +43,8 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     ``searched``, runs with several tries have the latter. For both there are ``validation`` (AUC of
     the selected checkpoints), ``crossed`` (of one validation site at the epoch that the others
     choose), ``auc`` (on test sites) and its ``rank``. Differences are variant minus method, in the
-    same folds and seeds. ``status`` tells a variant that was planned and not run from one that does
-    not exist.
+    same folds and seeds. ``auc_nested`` is on test sites, each with what other folds prefer.
+    ``status`` tells a variant that was planned and not run from one that does not exist.
     """
     names = given.entry.get("names", ["method", "variant"])
     scores = read_variants(given.files["summaries"])["auc_mean"]
@@ -72,7 +74,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     is_search = table["tries"].notna().any()
     printed = _table(table, given, names, is_search)
     # Cross-selection does not cover the choice of a hyperparameter, so it prefers nothing there.
-    unused = ["preferred"] if is_search else [*TEXTS, "tries", "validation_shipped"]
+    unused = ["preferred", "auc_nested"] if is_search else [*TEXTS, "tries", "validation_shipped"]
     return table.drop(columns=["variant", *unused]), printed
 
 
@@ -87,8 +89,11 @@ def _scores(trained: dict, names: list[str], scores: pd.Series, by_fold: pd.Seri
         row[f"crossed_{name}"] = folds[name]["validation_crossed"].mean()
         row[f"auc_{name}"], tested[name] = scores[place], by_fold[place]
     if len(trained) < len(names):
-        return row | {"preferred": ""}
+        return row | {"preferred": "", "auc_nested": None}
     own, other = names
+    nested = chosen_variants(pd.concat(folds.values()))[1]
+    by_variant = {folds[name]["variant"].iloc[0]: tested[name] for name in names}
+    row["auc_nested"] = pd.Series([by_variant[one][fold] for fold, one in nested.items()]).mean()
     difference = tested[other] - tested[own]
     row |= {"auc_difference": difference.mean(), "auc_difference_se": difference.sem()}
     found = differences(pd.concat(folds.values()), folds[own]["variant"].iloc[0])
@@ -141,8 +146,13 @@ def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) 
     behind = {} if is_search else {"preferred": "Preferred by validation"}
     both = [name.capitalize() for name in names]
     heads = ("Method", *before.values(), *both, *[*both, "Difference"] * 2, *behind.values())
-    # The first columns have no heading above them, nor has the last.
-    spans = [("", 1 + len(before)), *zip(SPANS.values(), (2, 3, 3)), *(("", 1) for _ in behind)]
+    heads += () if is_search else (NESTED,)
+    # The first columns have no heading above them, nor have the last.
+    spans = [
+        ("", 1 + len(before)),
+        *zip(SPANS.values(), (2, 3, 3)),
+        *(("", 1) for _ in heads[-2:] if behind),
+    ]
 
     def cells(own: pd.DataFrame) -> list[Cell]:
         row = own.iloc[0]
@@ -156,7 +166,8 @@ def _table(rows: pd.DataFrame, given: Given, names: list[str], is_search: bool) 
             difference = f"{measure}_difference"
             if difference in row:
                 found.append(Cell(points(row[difference], row[f"{difference}_se"])))
-        return [*found, *(Cell(row[key] or missing) for key in behind)]
+        found += [Cell(row[key] or missing) for key in behind]
+        return found if is_search else [*found, Cell(percent(row["auc_nested"]))]
 
     words = ("Method", *before.values(), *behind.values())
     return given.table(
