@@ -9,7 +9,7 @@ from brio_core.reporting.results import PROTOCOLS, SCORES, in_paper_order, order
 from brio_core.reporting.table import NOT_RUN, Cell, Row, best, heading, is_best, with_sd
 
 VARIANT_WORDS = ("variant", "method", "label", "group")
-COUNTS = ("seeds", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
+COUNTS = ("seeds", "rings", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
 Cells = Callable[[pd.DataFrame], Sequence[Cell]]
 
 

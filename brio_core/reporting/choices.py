@@ -27,7 +27,9 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
     meta = results.read_meta(folder)
     hyperparameters = meta.get("hyperparameters", {})
     trained = "epochs" in hyperparameters
-    words = {key: meta[key] for key in (*results.IDENTITY, "seed")} | {"ring": meta.get("ring", 0)}
+    words = {key: meta[key] for key in (*results.IDENTITY, "seed")} | {
+        "ring": results.ring_of(meta)
+    }
     for fold, curve in _curves(folder, meta):
         first = fold.get("first_epoch")
         auc, parts = fold["validation_auc"], cross_selected(curve, first or 1)

@@ -34,7 +34,7 @@ MEASURED = ("epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_me
 # What a machine took is no result: tables of results leave these out.
 COSTS = (*MEASURED, "device")
 SUMMARY_NUMBERS = (
-    "seeds", "folds", "left_out", "subjects", "sites",
+    "seeds", "rings", "folds", "left_out", "subjects", "sites",
     *(f"{score}_{what}" for score in ("auc", "acc", "acc_threshold") for what in (
         "mean", "sd", "sites_low", "sites_high")), "auc_new_low", "auc_new_high",
     "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
@@ -47,7 +47,7 @@ META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
 """The device of predictions that were not made here."""
-RUN_KEYS = ("cohort", "protocol", "variant", "seed")
+RUN_KEYS = ("cohort", "protocol", "variant", "seed", "ring")
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,11 @@ def read_meta(folder: str | Path) -> dict:
     return meta
 
 
+def ring_of(meta: dict) -> int:
+    """The number of a run's ring of validation sites; predictions of external code have no ring."""
+    return meta.get("ring", 0)
+
+
 def read_runs(paths: Sequence[str | Path]) -> list[dict]:
     """What the overview page says about runs, each once.
 
@@ -118,7 +123,8 @@ def run_record(folder: str | Path) -> dict:
     return {
         "folder": str(folder),
         "method": meta["method"],
-        **{key: meta[key] for key in RUN_KEYS},
+        **{key: meta[key] for key in RUN_KEYS[:-1]},
+        "ring": ring_of(meta),
         "epochs": meta.get("hyperparameters", {}).get("epochs"),
         # Those of external code have none.
         "notes": [f"{meta['label']}: {note}" for note in meta.get("notes", [])],

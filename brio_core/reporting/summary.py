@@ -16,6 +16,7 @@ from brio_core.reporting.results import (
     Run,
     in_paper_order,
     read_run,
+    ring_of,
 )
 from brio_core.system.errors import BrioError
 
@@ -75,6 +76,7 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
         used = usable(scores)
         identity = {key: one.meta[key] for key in IDENTITY}
         row = {"experiment": experiment, **identity, "seeds": len(logits)}
+        row |= {"rings": len({ring_of(meta) for meta in one.metas})}
         row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
         for score in (*SCORES, AT_THRESHOLD):
@@ -137,23 +139,24 @@ def _cost(metas: list[dict]) -> dict:
 
 def _check(runs: list[Run]) -> None:
     """Results may stand in one table only if they come from the same folds."""
-    first, seen = runs[0], set()
-    reference = _tested(first)
+    reference, seen, rings = _tested(runs[0]), set(), {}
     for run in runs:
-        for key in ("cohort", "protocol", "split_checksum"):
+        # Rings have splits of their own, which test the same.
+        alike = rings.setdefault(ring_of(run.meta), run)
+        for key, first in (("cohort", runs[0]), ("protocol", runs[0]), ("split_checksum", alike)):
             if run.meta[key] != first.meta[key]:
                 raise BrioError(
                     f"{run.folder} has the {key} {run.meta[key]!r}, but {first.folder} has "
                     f"{first.meta[key]!r}; delete the older of the two and run again"
                 )
-        key = (run.meta["variant"], run.meta["seed"])
+        key = (run.meta["variant"], run.meta["seed"], ring_of(run.meta))
         if key in seen:
             raise BrioError(f"{run.folder} repeats variant {key[0]} with seed {key[1]}")
         seen.add(key)
         if not _tested(run).equals(reference):
             raise BrioError(
                 f"{run.folder}/predictions.csv does not test the same subjects in the same folds "
-                f"as {first.folder}/predictions.csv; delete {run.folder} and run again"
+                f"as {runs[0].folder}/predictions.csv; delete {run.folder} and run again"
             )
 
 

@@ -193,10 +193,9 @@ def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, n
         return predict_rows(module, problem.inputs, rows)
 
     if result.source_logits is None:
-        validation = logits(fold.validation)
-    else:
-        validation = result.source_logits.cpu().numpy()[np.isin(fold.sources, fold.validation)]
-    return {"validation": validation, "test": logits(fold.test)}
+        return {part: logits(getattr(fold, part)) for part in ("validation", "test")}
+    left_out = result.source_logits.cpu().numpy()[np.isin(fold.sources, fold.validation)]
+    return {"validation": left_out, "test": logits(fold.test)}
 
 
 def fold_decision(

@@ -110,6 +110,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "variant": run.variant,
         **{key: run.params[key] for key in ("method", "label", "group")},
         "seed": run.seed,
+        "ring": data.split.get("ring", 0),
         "hyperparameters": run.params["hyperparameters"],
         "search": run.params.get("search", {}),
         "split_checksum": data.split["checksum"],

@@ -72,9 +72,14 @@ def counts(part: pd.DataFrame, place: tuple[str, str], datasets: dict) -> str:
 
 
 def _seeds(part: pd.DataFrame) -> str:
-    """How many seeds most rows have, and which rows have more or fewer."""
-    usual = part["seeds"].mode().max()
+    """How many seeds most rows have, and which rows have more or fewer.
+
+    With several rings of validation sites, every training counts.
+    """
+    usual, rings = part["seeds"].mode().max(), int(part["rings"].max())
     text = plural(int(usual), "seed")
+    if rings > 1:
+        text = f"{plural(int(usual), 'training')} in {rings} rings of validation sites"
     others = part.loc[part["seeds"] != usual].groupby("seeds", sort=True)["label"]
     aside = [f"{int(number)} of {', '.join(labels)}" for number, labels in reversed(list(others))]
     return text + (f" ({'; '.join(aside)})" if aside else "")
