@@ -192,10 +192,11 @@ def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, n
     def logits(rows: np.ndarray) -> np.ndarray:
         return predict_rows(module, problem.inputs, rows)
 
-    if result.source_logits is None:
-        return {part: logits(getattr(fold, part)) for part in ("validation", "test")}
-    left_out = result.source_logits.cpu().numpy()[np.isin(fold.sources, fold.validation)]
-    return {"validation": left_out, "test": logits(fold.test)}
+    found = {part: logits(getattr(fold, part)) for part in ("validation", "test")}
+    if result.source_logits is not None:
+        left_out = result.source_logits.cpu().numpy()[np.isin(fold.sources, fold.validation)]
+        found["validation"][np.isin(fold.validation, fold.sources)] = left_out
+    return found
 
 
 def fold_decision(

@@ -82,6 +82,11 @@ def test_inner_predictions_of_all_sources_decide_and_are_calibrated_already(tmp_
     assert len(result.source_logits) == len(fold.sources) > len(fold.validation)
     label = problem.data.label[fold.sources]
     assert found["threshold"] == decision_threshold(result.source_logits.numpy(), label)
+    # The history tells the AUC of every inner site, from which optimism is found.
+    for point in result.history:
+        aucs = [value for name, value in point.items() if name.startswith("validation_auc_")]
+        assert len(aucs) == len(found["validation"])
+        assert np.mean(aucs) == pytest.approx(point["validation_auc"])
     assert found["recalibration"]["slope"] == pytest.approx(1, abs=1e-3)
     assert found["recalibration"]["intercept"] == pytest.approx(0, abs=1e-3)
 

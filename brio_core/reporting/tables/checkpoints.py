@@ -50,7 +50,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     sites = results.read_sites(given.files["sites"]).drop_duplicates([*results.PLACE, "fold"])
     by_site = sites.set_index([*results.PLACE, "fold"])["auc"].sort_index()
     chosen, notes = _chosen(folds, by_site)
-    rows = results.in_paper_order(pd.concat([rows.reset_index(), chosen]))
+    rows = results.in_paper_order(pd.concat([rows.reset_index(), *chosen]))
     label = results.label_of(rows, reference)
     return with_planned(rows, given), _table(rows, given, label, changes, notes)
 
@@ -68,7 +68,7 @@ def _means(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
     return rows
 
 
-def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[pd.DataFrame, list[str]]:
+def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame], list[str]]:
     """Where a method has several variants: the one that validation chooses, and sentences on it."""
     rows, notes = [], []
     for place, part in folds.groupby(["cohort", "protocol", "method"], sort=False):
@@ -93,7 +93,7 @@ def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[pd.DataFrame, list
             "every site. Chosen without the site: by the folds in which it neither validates nor "
             f"is tested; so many sites take each: {several}."
         )
-    return pd.DataFrame(rows, columns=[*results.IDENTITY, "auc_mean"]), notes
+    return [pd.DataFrame(rows)] if rows else [], notes
 
 
 def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
