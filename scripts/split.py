@@ -12,6 +12,7 @@ def main() -> None:
     parser.add_argument("--cohort", required=True)
     parser.add_argument("--protocol", required=True, help="loso, id or loso-permuted-<number>")
     parser.add_argument("--split-seed", type=int, required=True)
+    parser.add_argument("--ring", type=int, default=0, help="number of this ring among several")
     parser.add_argument("--out", type=Path, required=True, help="JSON, with a checksum")
     parser.add_argument("--plain", type=Path, help="CSV for other code: subject, fold, split")
     arguments = parser.parse_args()
@@ -21,7 +22,8 @@ def main() -> None:
     from brio_core.system.files import write_json, write_text
 
     table = read_participants(arguments.participants)
-    split = make_split(table, arguments.cohort, arguments.protocol, arguments.split_seed)
+    asked = (arguments.cohort, arguments.protocol, arguments.split_seed, arguments.ring)
+    split = make_split(table, *asked)
     write_json(arguments.out, split)
     if arguments.plain:
         write_text(arguments.plain, plain_rows(split).to_csv(index=False))

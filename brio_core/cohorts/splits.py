@@ -187,8 +187,8 @@ def plain_rows(split: dict):
     )
 
 
-def make_split(table, cohort: str, protocol: str, split_seed: int) -> dict:
-    """The contents of a split file from participants.tsv."""
+def make_split(table, cohort: str, protocol: str, split_seed: int, ring: int = 0) -> dict:
+    """The contents of a split file from participants.tsv; the first ring bears no number."""
     site, label, group = (table[name].to_numpy() for name in ("site", "label", "group"))
     permuted = PERMUTED.fullmatch(protocol)
     if permuted:
@@ -210,5 +210,5 @@ def make_split(table, cohort: str, protocol: str, split_seed: int) -> dict:
         "site": [str(one) for one in site],
         "label": [int(one) for one in label],
         "folds": folds,
-    }
+    } | ({"ring": ring} if ring else {})
     return {**split, "checksum": split_checksum(split)}

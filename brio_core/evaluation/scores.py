@@ -4,6 +4,8 @@ A fold is a held-out site under ``loso`` and one of ten parts under ``id``. ``lo
 per training seed: a fold's score is the average over seeds, and folds are summarised after that.
 """
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -138,20 +140,55 @@ MEASURES = {
 }
 
 
-def score_folds(fold: np.ndarray, label: np.ndarray, logits: np.ndarray) -> pd.DataFrame:
+AT_THRESHOLD = ("acc", "sensitivity", "specificity", "balanced_accuracy")
+"""Measures that are also taken at the threshold that validation chose."""
+RECALIBRATED = ("brier", "calibration_in_the_large", "calibration_slope")
+"""Measures that are also taken after recalibration on validation subjects."""
+COLUMNS = (
+    *MEASURES,
+    *(f"{name}_threshold" for name in AT_THRESHOLD),
+    *(f"{name}_recalibrated" for name in RECALIBRATED),
+)
+
+
+class Decision(NamedTuple):
+    """What validation says about the logits of a fold; NaN where there was none."""
+
+    threshold: float = math.nan
+    slope: float = math.nan
+    intercept: float = math.nan
+
+
+def score_folds(
+    fold: np.ndarray,
+    label: np.ndarray,
+    logits: np.ndarray,
+    decisions: Sequence[Mapping[str, Decision]] | None = None,
+) -> pd.DataFrame:
     """What each fold scored, averaged over seeds, from the test logits (seeds, subjects).
 
-    Folds are rows in alphabetical order; ``auc`` is NaN where a class is missing.
+    ``decisions`` has one mapping of folds per seed. Folds are rows in alphabetical order; ``auc``
+    is NaN where a class is missing.
     """
     fold, label, logits = np.asarray(fold), np.asarray(label), np.atleast_2d(logits)
     rows = []
     for name in sorted(set(fold.tolist())):
         own = fold == name
         row = {"fold": name, "n": own.sum(), "positives": (label[own] == 1).sum()}
-        for measure, score in MEASURES.items():
-            row[measure] = np.mean([score(label[own], one[own]) for one in logits])
-        rows.append(row)
+        chosen = [one.get(name, Decision()) for one in decisions or [{}] * len(logits)]
+        scores = [_scores(label[own], one[own], how) for one, how in zip(logits, chosen)]
+        rows.append(row | {key: np.mean([one[key] for one in scores]) for key in COLUMNS})
     return pd.DataFrame(rows)
+
+
+def _scores(label: np.ndarray, logit: np.ndarray, chosen: Decision) -> dict[str, float]:
+    """All measures of one fold and seed; those that need a decision are NaN without one."""
+    found = {name: score(label, logit) for name, score in MEASURES.items()}
+    if math.isnan(chosen.threshold):
+        return dict.fromkeys(COLUMNS, math.nan) | found
+    shifted, scaled = logit - chosen.threshold, chosen.slope * logit + chosen.intercept
+    found |= {f"{name}_threshold": MEASURES[name](label, shifted) for name in AT_THRESHOLD}
+    return found | {f"{name}_recalibrated": MEASURES[name](label, scaled) for name in RECALIBRATED}
 
 
 def usable(scores: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from brio_core.reporting.results import PROTOCOLS, SCORES, in_paper_order, order
 from brio_core.reporting.table import NOT_RUN, Cell, Row, best, heading, is_best, with_sd
 
 VARIANT_WORDS = ("variant", "method", "label", "group")
-COUNTS = ("seeds", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
+COUNTS = ("seeds", "rings", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
 Cells = Callable[[pd.DataFrame], Sequence[Cell]]
 
 
@@ -69,12 +69,12 @@ def _lines(rows: pd.DataFrame, methods: pd.DataFrame, columns: Sequence[str], ce
         yield Row((Cell(method["label"]), *found))
 
 
-def scored(rows: pd.DataFrame) -> Callable[[pd.Series], list[Cell]]:
+def scored(rows: pd.DataFrame, scores: Sequence[str] = SCORES) -> Callable[[pd.Series], list[Cell]]:
     """Cells for the scores of one of ``rows``; the highest of its cohort and protocol are bold."""
 
     def cells(row: pd.Series) -> list[Cell]:
         found = []
-        for score in SCORES:
+        for score in scores:
             rivals = part_of(rows, row["cohort"], row["protocol"])[f"{score}_mean"].tolist()
             mean, sd = row[f"{score}_mean"], row[f"{score}_sd"]
             found.append(with_sd(mean, sd, is_best(mean, best(rivals))))

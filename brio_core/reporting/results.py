@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.evaluation.scores import MEASURES
+from brio_core.evaluation.scores import COLUMNS
 from brio_core.system.errors import BrioError
 from brio_core.system.files import digest, read_json
 
@@ -25,6 +25,8 @@ METHODS = (
     "linear-correlation", "linear-tangent", "linear-reestimation", "linear-logarithm",
 )  # fmt: skip
 SCORES = ("auc", "acc")
+# Accuracy at the threshold that validation chose; "acc" itself is at probability 0.5.
+AT_THRESHOLD = "acc_threshold"
 PROTOCOLS = {"loso": "unseen sites", "id": "sites seen in training"}
 PERMUTED = re.compile(r"(.+)-permuted-(\d+)")
 PREDICTION_COLUMNS = ("subject", "site", "fold", "split", "label", "logit")
@@ -32,8 +34,8 @@ MEASURED = ("epochs", "seconds", "folds_together", "seconds_per_epoch", "peak_me
 # What a machine took is no result: tables of results leave these out.
 COSTS = (*MEASURED, "device")
 SUMMARY_NUMBERS = (
-    "seeds", "folds", "left_out", "subjects", "sites",
-    *(f"{score}_{what}" for score in ("auc", "acc") for what in (
+    "seeds", "rings", "folds", "left_out", "subjects", "sites",
+    *(f"{score}_{what}" for score in ("auc", "acc", "acc_threshold") for what in (
         "mean", "sd", "sites_low", "sites_high")), "auc_new_low", "auc_new_high",
     "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
     "pooled_auc", "pooled_auc_low", "pooled_auc_high",
@@ -45,7 +47,7 @@ META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
 """The device of predictions that were not made here."""
-RUN_KEYS = ("cohort", "protocol", "variant", "seed")
+RUN_KEYS = ("cohort", "protocol", "variant", "seed", "ring")
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,11 @@ def read_meta(folder: str | Path) -> dict:
     return meta
 
 
+def ring_of(meta: dict) -> int:
+    """The number of a run's ring of validation sites; predictions of external code have no ring."""
+    return meta.get("ring", 0)
+
+
 def read_runs(paths: Sequence[str | Path]) -> list[dict]:
     """What the overview page says about runs, each once.
 
@@ -116,7 +123,8 @@ def run_record(folder: str | Path) -> dict:
     return {
         "folder": str(folder),
         "method": meta["method"],
-        **{key: meta[key] for key in RUN_KEYS},
+        **{key: meta[key] for key in RUN_KEYS[:-1]},
+        "ring": ring_of(meta),
         "epochs": meta.get("hyperparameters", {}).get("epochs"),
         # Those of external code have none.
         "notes": [f"{meta['label']}: {note}" for note in meta.get("notes", [])],
@@ -177,7 +185,7 @@ def read_variants(paths: Sequence[str | Path]) -> pd.DataFrame:
 
 def read_sites(paths: Sequence[str | Path]) -> pd.DataFrame:
     """The long table: one row per variant and test fold, of several files."""
-    numbers = ("n", "positives", *MEASURES)
+    numbers = ("n", "positives", *COLUMNS)
     columns = (*IDENTITY, "fold")
     return pd.concat([read_table(path, columns, numbers) for path in paths], ignore_index=True)
 

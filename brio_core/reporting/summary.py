@@ -8,8 +8,16 @@ import numpy as np
 import pandas as pd
 
 from brio_core.evaluation import intervals, site_statistics
-from brio_core.evaluation.scores import Estimate, score_folds, usable
-from brio_core.reporting.results import IDENTITY, Run, in_paper_order, read_run
+from brio_core.evaluation.scores import Decision, Estimate, score_folds, usable
+from brio_core.reporting.results import (
+    AT_THRESHOLD,
+    IDENTITY,
+    SCORES,
+    Run,
+    in_paper_order,
+    read_run,
+    ring_of,
+)
 from brio_core.system.errors import BrioError
 
 
@@ -21,6 +29,7 @@ class Variant(NamedTuple):
     label: np.ndarray
     sites: int
     logits: np.ndarray
+    decisions: list[dict[str, Decision]]
 
     @property
     def meta(self) -> dict:
@@ -41,8 +50,18 @@ def by_variant(runs: list[Run]) -> list[Variant]:
         different = np.sort(np.unique(logits, axis=0, return_index=True)[1])
         tested = first["fold"].to_numpy(), first["label"].to_numpy(int), first["site"].nunique()
         metas = [run.meta for run in seeds]
-        found.append(Variant(metas, *tested, np.stack(logits)[different]))
+        decisions = [decisions_of(metas[index]) for index in different]
+        found.append(Variant(metas, *tested, np.stack(logits)[different], decisions))
     return found
+
+
+def decisions_of(meta: dict) -> dict[str, Decision]:
+    """What validation said about the logits of each fold; external code has said nothing."""
+    return {
+        fold["name"]: Decision(fold["threshold"], **fold["recalibration"])
+        for fold in meta["folds"]
+        if "threshold" in fold
+    }
 
 
 def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -53,13 +72,15 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     rows, folds = [], []
     for one in variants:
         logits = one.logits
-        scores = score_folds(fold, label, logits)
+        scores = score_folds(fold, label, logits, one.decisions)
         used = usable(scores)
         identity = {key: one.meta[key] for key in IDENTITY}
         row = {"experiment": experiment, **identity, "seeds": len(logits)}
+        row |= {"rings": len({ring_of(meta) for meta in one.metas})}
         row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
-        row |= _mean("auc", used["auc"]) | _mean("acc", used["acc"])
+        for score in (*SCORES, AT_THRESHOLD):
+            row |= _mean(score, used[score])
         row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
         row |= _columns("auc_sd_sampling", _spread(one, used, words))
         row |= _columns("pooled_auc", intervals.auc_interval(label, logits))
@@ -118,23 +139,24 @@ def _cost(metas: list[dict]) -> dict:
 
 def _check(runs: list[Run]) -> None:
     """Results may stand in one table only if they come from the same folds."""
-    first, seen = runs[0], set()
-    reference = _tested(first)
+    reference, seen, rings = _tested(runs[0]), set(), {}
     for run in runs:
-        for key in ("cohort", "protocol", "split_checksum"):
+        # Rings have splits of their own, which test the same.
+        alike = rings.setdefault(ring_of(run.meta), run)
+        for key, first in (("cohort", runs[0]), ("protocol", runs[0]), ("split_checksum", alike)):
             if run.meta[key] != first.meta[key]:
                 raise BrioError(
                     f"{run.folder} has the {key} {run.meta[key]!r}, but {first.folder} has "
                     f"{first.meta[key]!r}; delete the older of the two and run again"
                 )
-        key = (run.meta["variant"], run.meta["seed"])
+        key = (run.meta["variant"], run.meta["seed"], ring_of(run.meta))
         if key in seen:
             raise BrioError(f"{run.folder} repeats variant {key[0]} with seed {key[1]}")
         seen.add(key)
         if not _tested(run).equals(reference):
             raise BrioError(
                 f"{run.folder}/predictions.csv does not test the same subjects in the same folds "
-                f"as {first.folder}/predictions.csv; delete {run.folder} and run again"
+                f"as {runs[0].folder}/predictions.csv; delete {run.folder} and run again"
             )
 
 

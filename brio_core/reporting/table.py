@@ -97,7 +97,9 @@ def signed(difference: float) -> str:
 
 
 def with_sd(mean: float, sd: float, bold: bool = False) -> Cell:
-    """Mean ± standard deviation."""
+    """Mean ± standard deviation, or a dash."""
+    if math.isnan(mean):
+        return Cell(NONE)
     return Cell(percent(mean), f"± {percent(sd)}", bold)
 
 

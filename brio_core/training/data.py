@@ -1,7 +1,7 @@
 """What is trained on: a cohort, its folds and labels, and the device that holds them."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,15 +32,19 @@ class Fold:
     validation_groups: tuple[np.ndarray, ...]
     block_length: float
 
-    def on_sources(self, parts: Sequence[np.ndarray]) -> "Fold":
+    @property
+    def sources(self) -> np.ndarray:
+        """Training and validation subjects."""
+        return np.union1d(self.train, self.validation)
+
+    def on_sources(self, parts: Iterable[np.ndarray]) -> "Fold":
         """The same fold with all source subjects in training; validation leaves parts out in turn.
 
         ``parts`` are the subjects that the folds of the split test: sites, or parts of all sites.
         """
-        train = np.union1d(self.train, self.validation)
-        groups = (np.intersect1d(part, train) for part in parts)
+        groups = (np.intersect1d(part, self.sources) for part in parts)
         groups = tuple(group for group in groups if len(group))
-        return replace(self, train=train, validation_groups=groups)
+        return replace(self, train=self.sources, validation_groups=groups)
 
 
 def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
@@ -90,10 +94,14 @@ class TrainingData:
 
     def on_sources(self) -> "TrainingData":
         """The same scans with folds whose source subjects all train."""
-        parts = [np.asarray(fold["test"], np.int64) for fold in self.split["folds"]]
         other = copy.copy(self)
-        other.folds = [fold.on_sources(parts) for fold in self.folds]
+        other.folds = [fold.on_sources(self.parts.values()) for fold in self.folds]
         return other
+
+    @property
+    def parts(self) -> dict[str, np.ndarray]:
+        """Subjects that each fold of the split tests: sites, or parts of all sites."""
+        return {fold["name"]: np.asarray(fold["test"], np.int64) for fold in self.split["folds"]}
 
     @property
     def memory_budget(self) -> int:

@@ -9,20 +9,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from brio_core.methods.interface import Features, PathMethod
-from brio_core.methods.linear.exact import logistic_path
 from brio_core.system.residence import gather
 from brio_core.system.threads import one_thread, spread
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.data import Fold
 from brio_core.training.problem import Problem
 from brio_core.training.results import FoldResult
-from brio_core.training.selection import ValidationAuc, improves, mean_auc
+from brio_core.training.selection import (
+    ValidationAuc,
+    calibration,
+    group_aucs,
+    improves,
+    mean_auc,
+)
 
 SUBJECTS_AT_ONCE = 256
-# Inverse strength of the penalty on the slope of a calibration: it matters only where predictions
-# separate the classes.
-WEAK_PENALTY = 1e4
-LEAST_SLOPE = 1e-3
 
 
 def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
@@ -90,8 +91,9 @@ def _choose_by_sources(module: PathMethod, problem: Problem, fold: Fold) -> Fold
         slope, intercept = calibration(predicted, label)
         logits = slope * predicted.double() + intercept
         loss = float(functional.binary_cross_entropy_with_logits(logits, label.double()))
-        auc = mean_auc(predicted, label, groups)
-        history.append({"validation_auc": auc, "validation_log_loss": loss})
+        aucs = group_aucs(predicted, label, groups)
+        named = {f"validation_auc_{number}": auc for number, auc in enumerate(aucs, start=1)}
+        history.append({"validation_auc": mean_auc(aucs), **named, "validation_log_loss": loss})
         calibrations.append((slope, intercept))
     scores = [(one["validation_auc"], -one["validation_log_loss"]) for one in history]
     point = scores.index(max(scores))
@@ -99,27 +101,16 @@ def _choose_by_sources(module: PathMethod, problem: Problem, fold: Fold) -> Fold
     module.fit(point)
     module.rescale(slope, intercept)
     state = {name: value.clone() for name, value in module.state_dict().items()}
-    kept = torch.as_tensor(np.isin(fold.train, fold.validation))
     return FoldResult(
         fold.name,
         state,
         point + 1,
-        *history[point].values(),
+        history[point]["validation_auc"],
+        history[point]["validation_log_loss"],
         module.path_length,
         history,
-        validation_logits=slope * predicted[kept] + intercept,
+        source_logits=slope * predicted + intercept,
     )
-
-
-def calibration(predicted: Tensor, label: Tensor) -> tuple[float, float]:
-    """Slope and intercept of the logistic regression of labels on predictions.
-
-    The slope never turns predictions round, not even those that are worse than chance.
-    """
-    weights, intercepts = logistic_path(predicted.double()[:, None], label, [WEAK_PENALTY])
-    if weights[0, 0] > LEAST_SLOPE:
-        return float(weights[0, 0]), float(intercepts[0])
-    return LEAST_SLOPE, float(torch.logit(label.double().mean()))
 
 
 def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterator[Features]:

@@ -22,6 +22,7 @@ from brio_core.system.files import atomic, write_text
 from brio_core.system.residence import gather
 from brio_core.training.data import Fold, TrainingData
 from brio_core.training.problem import Problem
+from brio_core.training.selection import calibration, decision_threshold
 
 MODEL_FORMAT = "brio-models"
 MODEL_VERSION = 2
@@ -41,8 +42,8 @@ class FoldResult:
     history: list[dict[str, float]]
     chosen: dict[str, Any] = field(default_factory=dict)
     """What the validation subjects of the fold have chosen, where several values were tried."""
-    validation_logits: Tensor | None = None
-    """Of fits without their groups, where validation subjects train too."""
+    source_logits: Tensor | None = None
+    """Of all source subjects, by fits without their groups, where validation subjects train too."""
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,36 @@ def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, n
     def logits(rows: np.ndarray) -> np.ndarray:
         return predict_rows(module, problem.inputs, rows)
 
-    left_out = result.validation_logits
-    validation = logits(fold.validation) if left_out is None else left_out.cpu().numpy()
-    return {"validation": validation, "test": logits(fold.test)}
+    found = {part: logits(getattr(fold, part)) for part in ("validation", "test")}
+    if result.source_logits is not None:
+        left_out = result.source_logits.cpu().numpy()[np.isin(fold.sources, fold.validation)]
+        found["validation"][np.isin(fold.validation, fold.sources)] = left_out
+    return found
+
+
+def fold_decision(
+    data: TrainingData, result: FoldResult, fold: Fold, validation: np.ndarray
+) -> dict[str, Any]:
+    """Threshold and recalibration of a fold's logits, by subjects that did not fit them.
+
+    These are the validation subjects, or all source subjects by fits without their groups. The
+    groups are named by the folds that test their subjects: sites, or parts of all sites.
+    """
+    rows, parts = fold.validation, fold.validation_groups
+    if result.source_logits is not None:
+        rows, parts = fold.sources, fold.on_sources(data.parts.values()).validation_groups
+        validation = result.source_logits.cpu().numpy()
+    label, logits = data.label[rows], validation.astype(float)
+    # Networks may answer in thousands; the weak penalty of a calibration is for numbers about one.
+    spread = logits.std() or 1.0
+    slope, intercept = calibration(torch.as_tensor(logits / spread), torch.as_tensor(label))
+    tested = data.parts.items()
+    names = [[name for name, own in tested if np.isin(part, own).any()] for part in parts]
+    return {
+        "threshold": decision_threshold(logits, label),
+        "recalibration": {"slope": float(slope / spread), "intercept": intercept},
+        "validation": names,
+    }
 
 
 @torch.no_grad()

@@ -21,6 +21,7 @@ from brio_core.training.data import RunFiles, TrainingData
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import (
     FoldResult,
+    fold_decision,
     fold_logits,
     write_history,
     write_models,
@@ -96,6 +97,10 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
             "scripts/check_cohort.py"
         )
 
+    decisions = [
+        fold_decision(data, result, fold, found["validation"])
+        for result, fold, found in zip(results, data.folds, logits)
+    ]
     write_predictions(out_dir / "predictions.csv", data, logits)
     write_history(out_dir / "history.csv", results)
     write_models(out_dir / "models.pt", problem, results, machine.compress_models)
@@ -105,6 +110,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "variant": run.variant,
         **{key: run.params[key] for key in ("method", "label", "group")},
         "seed": run.seed,
+        "ring": data.split.get("ring", 0),
         "hyperparameters": run.params["hyperparameters"],
         "search": run.params.get("search", {}),
         "split_checksum": data.split["checksum"],
@@ -123,7 +129,12 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "parameters": problem.count_parameters(),
         "notes": notes,
         "tries": tries,
-        "folds": fold_records(problem, results, training_seconds, tries),
+        "folds": [
+            record | decision
+            for record, decision in zip(
+                fold_records(problem, results, training_seconds, tries), decisions
+            )
+        ],
         "seconds": round(time.perf_counter() - begun, 3),
         "training_seconds": round(training_seconds, 3),
         "peak_memory_bytes": _peak_memory(device),

@@ -9,6 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from brio_core.methods.linear.exact import logistic_path
+
+# Inverse strength of the penalty on the slope of a calibration: it matters only where predictions
+# separate the classes.
+WEAK_PENALTY = 1e4
+LEAST_SLOPE = 1e-3
+
 
 def improves(auc: Any, loss: Any, best_auc: Any, best_loss: Any) -> Any:
     """Whether validation prefers this to the best so far: by AUC, and by log-loss among equals."""
@@ -101,12 +108,45 @@ class ValidationAuc:
         return torch.where(usable.any(-1), mean, 0.5)
 
 
-def mean_auc(logits: Tensor, label: Tensor, groups: Sequence[np.ndarray]) -> float:
-    """Mean AUC over groups of subjects that have both classes; 0.5 if there is none."""
+def group_aucs(logits: Tensor, label: Tensor, groups: Sequence[np.ndarray]) -> list[float]:
+    """AUC of each group of subjects; NaN for one of a single class."""
     found = []
     for group in groups:
         logit, positive = logits[torch.as_tensor(group)], label[torch.as_tensor(group)] == 1
-        if 0 < int(positive.sum()) < len(group):
-            difference = logit[positive][:, None] - logit[~positive]
-            found.append(float(((difference > 0) + 0.5 * (difference == 0)).double().mean()))
+        difference = logit[positive][:, None] - logit[~positive]
+        # The mean of nothing is NaN.
+        found.append(float(((difference > 0) + 0.5 * (difference == 0)).double().mean()))
+    return found
+
+
+def mean_auc(aucs: Sequence[float]) -> float:
+    """Mean over the groups that have both classes; 0.5 if there is none."""
+    found = [one for one in aucs if not np.isnan(one)]
     return float(np.mean(found)) if found else 0.5
+
+
+def calibration(predicted: Tensor, label: Tensor) -> tuple[float, float]:
+    """Slope and intercept of the logistic regression of labels on predictions.
+
+    The slope never turns predictions round, not even those that are worse than chance.
+    """
+    weights, intercepts = logistic_path(predicted.double()[:, None], label, [WEAK_PENALTY])
+    if weights[0, 0] > LEAST_SLOPE:
+        return float(weights[0, 0]), float(intercepts[0])
+    return LEAST_SLOPE, float(torch.logit(label.double().mean()))
+
+
+def decision_threshold(logits: np.ndarray, label: np.ndarray) -> float:
+    """The logit above which class 1 is said, with the highest balanced accuracy.
+
+    Candidates are 0 and the middle between any two neighbouring logits. Of equally good ones the
+    nearest to 0 is taken, then the lower. With a single class all are equally good.
+    """
+    values = np.unique(np.asarray(logits, float))
+    candidates = np.array([0.0, *((values[1:] + values[:-1]) / 2)])
+    positive, negative = (np.sort(logits[np.asarray(label) == side]) for side in (1, 0))
+    found = len(positive) - np.searchsorted(positive, candidates, side="right")
+    left_alone = np.searchsorted(negative, candidates, side="right")
+    # Whole numbers, so that equal ones compare equal.
+    score = found * len(negative) + left_alone * len(positive)
+    return float(candidates[np.lexsort((candidates, np.abs(candidates), -score))[0]])

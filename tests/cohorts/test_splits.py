@@ -38,6 +38,26 @@ def groups_of(table: pd.DataFrame, index) -> set:
     return set(table["group"].iloc[index]) - {"n/a"}
 
 
+def test_rings_test_the_same_sites_and_let_each_validate_equally_often():
+    table = make_table()
+    first = make_split(table, "toy", "loso", 0)
+    assert make_split(table, "toy", "loso", 0, 0) == first and "ring" not in first
+    pairs = set()
+    for ring in range(1, 6):
+        split = make_split(table, "toy", "loso", 10 + ring, ring)
+        assert split["ring"] == ring and split["checksum"] == split_checksum(split)
+        assert split["checksum"] != first["checksum"]
+        validates = Counter()
+        for fold, usual in zip(split["folds"], first["folds"]):
+            assert (fold["name"], fold["test"]) == (usual["name"], usual["test"])
+            sites = [set(table["site"].iloc[group]) for group in fold["validation_groups"]]
+            assert all(len(one) == 1 for one in sites) and fold["name"] not in set.union(*sites)
+            validates.update(set.union(*sites))
+            pairs.add((fold["name"], frozenset(set.union(*sites))))
+        assert validates == dict.fromkeys(table["site"].unique(), 2)
+    assert len(pairs) > len(first["folds"]), "rings differ"
+
+
 @pytest.mark.parametrize("protocol", ["loso", "id", "loso-permuted-3"])
 @pytest.mark.parametrize("families", [False, True])
 def test_every_subject_is_tested_once_and_sides_do_not_meet(protocol, families):

@@ -10,6 +10,7 @@ from brio_core.evaluation import site_statistics
 from brio_core.evaluation.intervals import averaging_share, delong
 from brio_core.evaluation.scores import (
     MEASURES,
+    Decision,
     Estimate,
     balanced_accuracy,
     brier,
@@ -112,6 +113,27 @@ def test_folds_carry_every_measure_averaged_over_seeds():
         rows = fold == 1
         wanted = [score(label[rows], logit[rows] + shift) for shift in (0, 0.4)]
         assert scores[name][1] == pytest.approx(np.mean(wanted)), name
+
+
+def test_a_decision_of_validation_moves_the_threshold_and_rescales_logits():
+    label, logit = sample()
+    fold = np.arange(len(label)) % 2
+    seeds = np.stack([logit, 3 * logit + 1])
+    decisions = [{0: Decision(0.3, 1.0, 0.0), 1: Decision(0.1, 2.0, -0.5)}] * 2
+    scores = score_folds(fold, label, seeds, decisions)
+    for name, (threshold, slope, intercept) in decisions[0].items():
+        own = fold == name
+        for measure in ("acc", "sensitivity", "specificity", "balanced_accuracy"):
+            wanted = [MEASURES[measure](label[own], one[own] - threshold) for one in seeds]
+            assert scores[f"{measure}_threshold"][name] == pytest.approx(np.mean(wanted))
+        for measure in ("brier", "calibration_in_the_large", "calibration_slope"):
+            wanted = [MEASURES[measure](label[own], slope * one[own] + intercept) for one in seeds]
+            assert scores[f"{measure}_recalibrated"][name] == pytest.approx(np.mean(wanted))
+        said = np.mean((seeds[:, own] > threshold) == label[own])
+        assert scores["acc_threshold"][name] == pytest.approx(said)
+    assert scores["acc"].equals(score_folds(fold, label, seeds)["acc"]), "0.5 stays beside it"
+    alone = score_folds(fold, label, seeds).filter(regex="_threshold|_recalibrated")
+    assert alone.isna().all(axis=None)
 
 
 def slow_signed_rank(differences):

@@ -11,9 +11,8 @@ from test_interface import replace_scans, same_state
 from brio_core.cohorts.splits import permute_within_site
 from brio_core.evaluation.scores import auc
 from brio_core.methods.linear.exact import balanced_weights, ridge_grid, ridge_left_out
-from brio_core.training.penalty_path import calibration
 from brio_core.training.results import fold_logits
-from brio_core.training.selection import mean_auc
+from brio_core.training.selection import calibration, group_aucs, mean_auc
 
 ROWS = ("linear-logarithm", "linear-correlation", "linear-reestimation")
 
@@ -103,8 +102,10 @@ def test_logits_are_calibrated_and_never_turned_round():
 def test_mean_auc_leaves_out_groups_of_one_class():
     logits, label = torch.tensor([0.0, 1.0, 1.0, 2.0, 3.0]), torch.tensor([0, 1, 0, 1, 1])
     groups = [np.array([0, 1]), np.array([1, 2]), np.array([3, 4])]
-    assert mean_auc(logits, label, groups) == pytest.approx(0.75)
-    assert mean_auc(logits, label, groups[2:]) == 0.5
+    aucs = group_aucs(logits, label, groups)
+    np.testing.assert_array_equal(aucs, [1.0, 0.5, np.nan])
+    assert mean_auc(aucs) == pytest.approx(0.75)
+    assert mean_auc(aucs[2:]) == 0.5
 
 
 def test_inner_folds_are_the_parts_that_the_split_tests():

@@ -8,7 +8,14 @@ import pytest
 
 from brio_core.reporting.export import HIDDEN, hide_small, shared_cohorts, shared_scores
 from tests.programs import run_program
-from tests.reporting.standins import cohort, make_table, summarised, write_cohort, write_run
+from tests.reporting.standins import (
+    cohort,
+    make_table,
+    printed_lines,
+    summarised,
+    write_cohort,
+    write_run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +177,27 @@ def test_export_holds_no_person(tmp_path):
     people = pd.read_csv(folder / "participants.tsv", sep="\t", dtype=str)["subject"]
     assert not [name for name in people if any(name in text for text in written.values())]
     assert "fewer than 10 people" in written["README.md"]
+
+
+def test_external_predictions_have_no_threshold(split, tmp_path):
+    predictions = external_predictions(split, tmp_path)
+    assert adopt(split, predictions).returncode == 0
+    theirs = predictions.parent / "runs/theirs/seed-0"
+    content = json.loads(split.read_text())
+    decision = {"threshold": 0.4, "recalibration": {"slope": 0.5, "intercept": 0.1}}
+    folds = [{"name": fold["name"], **decision} for fold in content["folds"]]
+    ours = write_run(tmp_path, "gcn", split_checksum=content["checksum"], folds=folds)
+    summary, sites = summarised(tmp_path, [ours, theirs])
+    rows = pd.read_csv(summary).set_index("variant")["acc_threshold_mean"]
+    assert pd.isna(rows["theirs"]) and rows["gcn"] > 0
+    test = pd.read_csv(ours / "predictions.csv").query("split == 'test'")
+    right = (test["logit"] > 0.4) == test["label"]
+    assert rows["gcn"] == pytest.approx(right.groupby(test["fold"]).mean().mean())
+    printed = make_table("results", tmp_path / "main", summaries=[summary])
+    lines = {line[0]: line[1:] for line in printed_lines(printed)}
+    assert lines["Their method"][2] == "–" and lines["GCN"][2] == f"{100 * rows['gcn']:.1f}"
+    printed = make_table("site_scores", tmp_path / "sites", sites=[sites])
+    lines = {line[0]: line[1:] for line in printed_lines(printed)}
+    without = [4, 5, 6, 10, 11, 12]
+    assert [lines["Their method"][place - 1] for place in without] == ["–"] * 6
+    assert "–" not in lines["GCN"]

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from brio_core.reporting.choices import choices
 from brio_core.reporting.table import points
 from brio_core.system.errors import BrioError
 from tests.reporting.standins import SITES, make_table, summarised, write_course, write_run
@@ -32,7 +33,8 @@ def write_trained(root, variant, courses, seed=0, first_epoch=3) -> Path:
 
 
 def checkpoint_table(root, folders, pairs=(("demo", "loso"),), variants=(), **entry):
-    files = {"summaries": [summarised(root, folders)[0]], "runs": folders}
+    summary, sites = summarised(root, folders)
+    files = {"summaries": [summary], "sites": [sites], "runs": folders}
     planned = {"pairs": pairs, "variants": variants}
     return make_table("checkpoints", root / "checkpoints", entry, planned, **files)
 
@@ -161,3 +163,65 @@ def test_a_history_without_all_epochs_is_named(tmp_path):
 
 def test_a_difference_that_is_rounded_to_zero_has_no_sign_of_its_own():
     assert points(-0.0004, 0.01) == "+0.0 ± 1.0" and points(np.nan, 0.01) == "–"
+
+
+def write_variant(root, variant, course, ring=0):
+    """A variant of GIN with the same course in every fold but the last, and named sites."""
+    folder = write_trained(root, "gin", course)
+    meta = json.loads((folder / "meta.json").read_text())
+    # In a ring of five sites the first three folds test; the next two sites validate each.
+    for place, fold in enumerate(meta["folds"]):
+        fold["validation"] = [[SITES[(place + step) % 5]] for step in (1, 2)]
+    words = {"variant": variant, "label": variant.upper(), "ring": ring}
+    target = folder.parents[1] / variant / f"seed-0-ring-{ring}"
+    target.parent.mkdir(exist_ok=True)
+    folder.rename(target)
+    (target / "meta.json").write_text(json.dumps(meta | words))
+    return target
+
+
+def test_a_choice_among_variants_has_a_nested_counterpart(tmp_path):
+    # Only the first fold likes the wide variant, and it likes it so much that all together do.
+    good, bad = ([0.5, 0.5, 0.9], [0.5, 0.5, 0.9]), ([0.5, 0.5, 0.6], [0.5, 0.5, 0.6])
+    middle = [0.5, 0.5, 0.65], [0.5, 0.5, 0.65]
+    folders = [
+        write_variant(tmp_path, "gin", (bad, middle, middle)),
+        write_variant(tmp_path, "gin-wide", (good, bad, bad)),
+    ]
+    table = checkpoint_table(tmp_path, folders, reference="gin")
+    rows = pd.read_csv(table).set_index("variant")
+    sites = pd.read_csv(tmp_path / "loso-sites.csv").set_index(["variant", "fold"])["auc"]
+    assert rows.loc["gin-chosen", "auc_mean"] == pytest.approx(sites["gin-wide"].mean())
+    # The first site neither validates nor is tested in the folds of the second and third. The
+    # second and third site validate the first fold, so they may not listen to it.
+    wanted = [sites["gin", SITES[number]] for number in (0, 1, 2)]
+    assert rows.loc["gin-nested", "auc_mean"] == pytest.approx(np.mean(wanted))
+    text = table.with_suffix(".md").read_text()
+    assert "all folds together choose GIN-WIDE" in text and "GIN (3)" in text
+    assert text.index("| GIN-WIDE |") < text.index("chosen by all folds |")
+    assert rows.loc[["gin-chosen", "gin-nested"], "seeds"].isna().all()
+
+
+def test_shared_validation_sites_widen_the_error(tmp_path):
+    steps = [0.5, 0.5, 0.9]
+    flat = [0.5, 0.5, 0.5]
+    # The second site of a fold is the first of the next: in both folds the same site gains.
+    gains = ((flat, steps), (steps, flat), (flat, flat))
+    folders = [
+        write_variant(tmp_path, "gin", [(flat, flat)] * 3),
+        write_variant(tmp_path, "gin-wide", gains),
+    ]
+    rows = pd.read_csv(checkpoint_table(tmp_path, folders, reference="gin")).set_index("variant")
+    found = rows.loc["gin-wide"]
+    assert found["validation_difference"] == pytest.approx(0.4 * 2 / 6)
+    alone = np.std([0.2, 0.2, 0.0], ddof=1) / 3**0.5
+    assert found["validation_difference_se"] > 1.2 * alone
+
+
+def test_rings_count_like_seeds(tmp_path):
+    folders = [
+        write_variant(tmp_path, "gin", (CUT, CUT, CUT)),
+        write_variant(tmp_path, "gin", (LONG, CUT, TIED), ring=1),
+    ]
+    folds = pd.DataFrame([row for folder in folders for row in choices(folder)])
+    assert folds["ring"].tolist() == [0] * 3 + [1] * 3

@@ -18,8 +18,9 @@ def first_epoch_table(root, folders, variants=()):
     planned = {"pairs": [["demo", "loso"]], "variants": variants}
     entry = {"first_epochs": [0, 15, 30, 50, 75]}
     # Which summary it is does not matter here.
-    tested = [summarised(root, folders[:1])[0]]
-    return make_table("checkpoints", root / "table", entry, planned, runs=folders, summaries=tested)
+    summary, sites = summarised(root, folders[:1])
+    files = {"runs": folders, "summaries": [summary], "sites": [sites]}
+    return make_table("checkpoints", root / "table", entry, planned, **files)
 
 
 def write(root, variant, courses, seed=0, patience=0, method=None):

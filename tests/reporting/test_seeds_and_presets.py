@@ -109,6 +109,12 @@ def test_cross_selected_validation_prefers_a_preset(tmp_path):
     summaries = pd.read_csv(summary).set_index("variant")
     assert float(rows.loc["gcn", "auc_published"]) == summaries.loc["gcn-published", "auc_mean"]
     assert rows.loc["linear-correlation", "validation_published"] == ""
+    # Of two folds one prefers the published GAT, and the other's site is the one that takes it.
+    auc = pd.read_csv(sites).set_index(["variant", "fold"])["auc"]
+    first, second = auc["gat"].index
+    nested = (auc["gat", first] + auc["gat-published", second]) / 2
+    assert float(rows.loc["gat", "auc_nested"]) == pytest.approx(nested)
+    assert rows.loc["gin", "auc_nested"] == ""
     text = (tmp_path / "presets.md").read_text()
     lines = {
         "GCN": "60.0 | 70.0 | **60.0** | 50.0 | -10.0 ± 0.0 | # | # | # [#, #] | undecided | # | #"

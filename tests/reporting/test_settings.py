@@ -44,7 +44,7 @@ def test_all_that_the_paper_leaves_open_is_listed(rows):
             "sinkhorn_iterations", "subjects_per_site_class"} <= set(found.index)  # fmt: skip
     others = pd.read_csv(root / "others.csv", dtype=str)
     assert set(others["part"]) == {"GCN"}, "linear rows are not in the paper"
-    assert {"seeds", "split_seed", "inclusion.min_frames"} <= set(table["choice"])
+    assert {"seeds", "split_seeds", "inclusion.min_frames"} <= set(table["choice"])
 
 
 def test_the_value_is_that_of_the_run(tmp_path):

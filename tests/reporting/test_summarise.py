@@ -9,7 +9,7 @@ import pytest
 
 from brio_core.system.files import digest
 from tests.programs import run_program
-from tests.reporting.standins import METHODS, write_run
+from tests.reporting.standins import METHODS, make_table, write_run
 
 
 def summarise(runs, out):
@@ -165,3 +165,29 @@ def test_edited_predictions_are_noticed(tmp_path):
 def replace_last(run, text):
     path = run / "predictions.csv"
     path.write_text(path.read_text().rstrip("\n").rpartition(",")[0] + f",{text}\n")
+
+
+def test_rings_count_like_seeds(tmp_path):
+    """Runs of another ring have another split, but the same test sites."""
+    first = write_run(tmp_path, "brio")
+    words = {"split_checksum": "sha-of-the-second-ring", "ring": 1}
+    second = write_run(tmp_path / "second", "brio", seed=1, **words)
+    meta = json.loads((second / "meta.json").read_text())
+    # The same seed in both rings is no repetition.
+    (second / "meta.json").write_text(json.dumps(meta | {"seed": 0}))
+    result = summarise([first, second], tmp_path)
+    assert result.returncode == 0, result.stderr
+    row = pd.read_csv(tmp_path / "loso.csv").iloc[0]
+    assert (row["seeds"], row["rings"]) == (2, 2)
+    records = json.loads((tmp_path / "loso.runs.json").read_text())
+    assert [record["ring"] for record in records] == [0, 1]
+    as_seeds = [write_run(tmp_path / "seeds", "brio", seed) for seed in (0, 1)]
+    (tmp_path / "other").mkdir()
+    assert summarise(as_seeds, tmp_path / "other").returncode == 0
+    same = pd.read_csv(tmp_path / "other/loso.csv").iloc[0]
+    pd.testing.assert_series_equal(row.drop("rings"), same.drop("rings"))
+    table = make_table("results", tmp_path / "main", summaries=[tmp_path / "loso.csv"])
+    said = table.with_suffix(".md").read_text()
+    assert "2 trainings in 2 rings of validation sites" in said
+    other = write_run(tmp_path / "third", "gcn", **words | {"split_checksum": "another"})
+    refused(summarise([first, second, other], tmp_path / "none"), tmp_path / "none", str(other))

@@ -206,7 +206,7 @@ def test_words_are_read_like_lines_of_a_file():
 @pytest.mark.parametrize(
     ("word", "value"),
     [
-        ("split_seed=3", 3),
+        ("smallest_cell=3", 3),
         ("search=False", False),
         ("search=no", False),
         ("search=null", None),
@@ -235,7 +235,7 @@ def test_words_are_read_like_lines_of_a_file():
         ("seeds=[0, 1", "[0, 1"),
         ("seeds=&a [*a]", "&a [*a]"),
         ("overrides={[a]: 1}", "{[a]: 1}"),
-        ("split_seed=2024-13-01", "2024-13-01"),
+        ("smallest_cell=2024-13-01", "2024-13-01"),
     ],
 )  # fmt: skip
 def test_a_word(word, value):

@@ -30,7 +30,9 @@ GCN = (ROOT / "config/methods/gcn.yaml").read_text(encoding="utf-8")
             {"documents": ["x"]},
             "unknown name 'x' in 'documents', there is no config/documents/x.md",
         ),
-        ({"split_seed": "zero"}, "'split_seed' must be a whole number, not 'zero'"),
+        ({"split_seeds": ["zero"]}, "'split_seeds[0]' must be a whole number, not 'zero'"),
+        ({"split_seeds": [1, 1]}, "'split_seeds' names 1 twice"),
+        ({"split_seed": 1}, "unknown key 'split_seed'; it was renamed to 'split_seeds'"),
         ({"device": "tpu"}, "'device' must be one of auto, cpu, cuda, not 'tpu'"),
         (
             {"methods": "some"},

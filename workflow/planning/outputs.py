@@ -83,7 +83,9 @@ def item_runs(
         if (names := entry.get(f"{key}s")) is not None:
             runs = [run for run in runs if getattr(run, key) in names]
     if takes_diagnostics(configuration, kind, name):
-        runs = [run for run in runs if configuration.method_of(run.variant)["diagnose"]]
+        # Those of the first ring say what there is to say.
+        chosen = (run for run in runs if not run.ring)
+        runs = [run for run in chosen if configuration.method_of(run.variant)["diagnose"]]
         if configuration.config["untrained"] == "skip" and not with_skipped:
             folders = {run: Path(configuration.paths.diagnostics(run)) for run in runs}
             runs = [run for run in runs if (folders[run] / "meta.json").exists()]

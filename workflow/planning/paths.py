@@ -8,8 +8,9 @@ FORMATS = {"tables": ("csv", "md", "tex", "json"), "figures": ("pdf", "png")}
 class Run(NamedTuple):
     """One training, which holds all folds of its protocol.
 
-    Nothing sets the last three fields yet: a ring of validation sites, a draw of training sites and
-    a kind of connectivity. A run that has their defaults is named without them.
+    ``ring`` numbers the rings of validation sites, from the first of ``split_seeds`` on. Nothing
+    sets the last two fields yet: a draw of training sites and a kind of connectivity. A run that
+    has their defaults is named without them.
     """
 
     cohort: str
@@ -34,6 +35,10 @@ class Run(NamedTuple):
         return {name: value for name, value in values.items() if defaults.get(name) != value}
 
 
+def _end(ring: int) -> str:
+    return f"-ring-{ring}" if ring else ""
+
+
 class Paths:
     """Paths below the folder of results."""
 
@@ -47,9 +52,13 @@ class Paths:
         """A file of a cohort."""
         return f"{self.results}/cohorts/{cohort}/{file}"
 
-    def block_length(self, cohort: str, protocol: str) -> str:
+    def split(self, cohort: str, protocol: str, ring: int = 0) -> str:
+        """The folds of a protocol."""
+        return f"{self.results}/splits/{cohort}/{protocol}{_end(ring)}.json"
+
+    def block_length(self, cohort: str, protocol: str, ring: int = 0) -> str:
         """The block length of every fold."""
-        return f"{self.results}/blocklength/{cohort}/{protocol}.json"
+        return f"{self.results}/blocklength/{cohort}/{protocol}{_end(ring)}.json"
 
     def run(self, run: Run) -> str:
         """The folder of a trained run."""

@@ -21,9 +21,10 @@ def planned_jobs(configuration: Configuration) -> list[tuple[str, Run]]:
 def prepared_files(configuration: Configuration) -> list[str]:
     """Connectivity and block lengths, which are made last of what training reads."""
     paths = configuration.paths
-    pairs = [(run.cohort, run.protocol) for _, run in planned_jobs(configuration)]
-    files = [paths.cohort(cohort, "fc.h5") for cohort, _ in pairs]
-    return list(dict.fromkeys([*files, *(paths.block_length(*pair) for pair in pairs)]))
+    runs = [run for _, run in planned_jobs(configuration)]
+    files = [paths.cohort(run.cohort, "fc.h5") for run in runs]
+    files += [paths.block_length(run.cohort, run.protocol, run.ring) for run in runs]
+    return list(dict.fromkeys(files))
 
 
 def write_jobs(workflow, configuration: Configuration) -> None:

@@ -54,7 +54,14 @@ def _entry_runs(configuration: Configuration, experiment: str, entry: dict) -> I
         for protocol in entry["protocols"]:
             for variant in _variants(configuration, entry["variants"]):
                 for seed in _seeds(configuration, protocol, variant, wanted):
-                    yield Run(cohort, protocol, variant, seed)
+                    for ring in _rings(configuration, protocol, entry["rings"]):
+                        yield Run(cohort, protocol, variant, seed, ring)
+
+
+def _rings(configuration: Configuration, protocol: str, wanted: str) -> range:
+    """Numbers of the rings; under ``id`` another seed would test other folds."""
+    several = wanted == "all" and protocol == "loso"
+    return range(len(configuration.config["split_seeds"]) if several else 1)
 
 
 def _variants(configuration: Configuration, wanted: str | list) -> list[str]:

@@ -25,6 +25,7 @@ KEYS = {
     "cells": ("runs",),
     "settings": ("hyperparameters",),
     "foreign": ("external",),
+    "split_seed": ("split_seeds",),
     "program": ("table", "figure"),
 }
 

@@ -66,6 +66,16 @@ def method_code(program):
     return lambda wildcards: program_version(program, [CONFIG.variants[wildcards.variant][0]])
 
 
+def ring_of(name):
+    """The number of the ring of validation sites that the name of a split or a run ends with."""
+    return int(name.partition("-ring-")[2] or 0)
+
+
+def of_ring(path):
+    """The path of a file that every ring of validation sites has, for the ring of a run."""
+    return lambda wildcards: path(wildcards.cohort, wildcards.protocol, ring_of(wildcards.seed))
+
+
 def adopted(wildcards):
     """The entry of external predictions behind a run."""
     run = (wildcards.cohort, wildcards.protocol, wildcards.external, int(wildcards.seed))

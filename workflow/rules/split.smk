@@ -15,9 +15,11 @@ rule split:
         mem_mb=2000,
         runtime=10,
     params:
-        split_seed=CONFIG.config["split_seed"],
+        protocol=lambda wildcards: wildcards.protocol.partition("-ring-")[0],
+        split_seed=lambda wildcards: CONFIG.config["split_seeds"][ring_of(wildcards.protocol)],
+        ring=lambda wildcards: ring_of(wildcards.protocol),
         code=code("scripts/split.py"),
     shell:
         "{RUN}/split.py --participants {input.participants:q} --cohort {wildcards.cohort:q}"
-        " --protocol {wildcards.protocol} --split-seed {params.split_seed}"
+        " --protocol {params.protocol} --split-seed {params.split_seed} --ring {params.ring}"
         " --out {output.split:q} --plain {output.plain:q} > {log:q} 2>&1"

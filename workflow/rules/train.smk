@@ -3,8 +3,8 @@ rule train:
         participants="<results>/cohorts/{cohort}/participants.tsv",
         series="<results>/cohorts/{cohort}/series.h5",
         fc="<results>/cohorts/{cohort}/fc.h5",
-        split="<results>/splits/{cohort}/{protocol}.json",
-        block_length="<results>/blocklength/{cohort}/{protocol}.json",
+        split=of_ring(PATHS.split),
+        block_length=of_ring(PATHS.block_length),
     output:
         predictions="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/predictions.csv",
         history="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/history.csv",
@@ -31,11 +31,12 @@ rule train:
         cohort_dir=subpath(input.fc, parent=True),
         out_dir=subpath(output.meta, parent=True),
         method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
+        seed=lambda wildcards: wildcards.seed.partition("-")[0],
         code=method_code("train"),
     shell:
         "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --variant {wildcards.variant:q}"
-        " --params {params.method:q} --seed {wildcards.seed} --code {params.code}"
+        " --params {params.method:q} --seed {params.seed} --code {params.code}"
         " --out-dir {params.out_dir:q} --threads {threads} --memory-mb {resources.mem_mb}"
         " --checkpoint-seconds {resources.checkpoint_seconds}"
         " --device {resources.device} {resources.fallback} {resources.compress} > {log:q} 2>&1"

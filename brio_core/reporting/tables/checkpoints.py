@@ -1,27 +1,32 @@
 """What validation says about variants, with and without the optimism of choosing by it."""
 
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
-import numpy as np
 import pandas as pd
 
 from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort, with_planned
 from brio_core.reporting.catalogue import REFERENCE
+from brio_core.reporting.choices import (
+    DIFFERENCE,
+    EPOCHS,
+    SHARES,
+    TRAINING,
+    cells_of,
+    choices,
+    chosen_variants,
+    differences,
+    mean_cells,
+)
 from brio_core.reporting.given import Given
 from brio_core.reporting.table import Cell, Table, number, percent, points
-from brio_core.system.errors import BrioError
 
 OUTPUT = {
-    "files": ["summaries", "runs"],
+    "files": ["summaries", "sites", "runs"],
     "page": "training",
     "options": ["reference", "first_epochs"],
 }
 
-EPOCHS = ("epochs", "selected_epoch")
-SHARES = ("validation_auc", "validation_crossed", "validation_luck", "validation_last")
-DIFFERENCE = "validation_difference"
 OTHERS = {"variant": "others", "method": "others", "label": "Others alike", "group": "Together"}
 
 
@@ -37,26 +42,58 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     reference = given.entry.get("reference", REFERENCE)
     changes = {f"change_from_{share}": share for share in given.entry.get("first_epochs", ())}
     found = (fold for folder in given.files["runs"] for fold in choices(folder, changes))
-    columns = [*results.IDENTITY, "seed", "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
-    folds = pd.DataFrame(found, columns=columns)
+    columns = [*results.IDENTITY, *TRAINING, "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
+    folds = pd.DataFrame(found, columns=[*columns, "cells", "validated"])
     tested = results.read_variants(given.files["summaries"])["auc_mean"]
     rows = _means(_with_others(folds, changes) if changes else folds, changes)
     rows = rows.join(differences(folds, reference), on=results.PLACE).join(tested, on=results.PLACE)
-    rows = results.in_paper_order(rows.reset_index())
+    sites = results.read_sites(given.files["sites"]).drop_duplicates([*results.PLACE, "fold"])
+    by_site = sites.set_index([*results.PLACE, "fold"])["auc"].sort_index()
+    chosen, notes = _chosen(folds, by_site)
+    rows = results.in_paper_order(pd.concat([rows.reset_index(), *chosen]))
     label = results.label_of(rows, reference)
-    return with_planned(rows, given), _table(rows, given, label, changes)
+    return with_planned(rows, given), _table(rows, given, label, changes, notes)
 
 
 def _means(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
-    """Means over folds and seeds; changes are averaged within folds first, for their errors."""
+    """Means over folds and seeds; changes have errors that know of shared validation sites."""
     identity = list(results.IDENTITY)
-    groups = folds.groupby(identity, sort=False)
-    rows = groups["seed"].nunique().to_frame("seeds").join(groups[[*EPOCHS, *SHARES]].mean())
+    groups = folds.assign(seeds=[*zip(folds["seed"], folds["ring"])]).groupby(identity, sort=False)
+    rows = groups["seeds"].nunique().to_frame().join(groups[[*EPOCHS, *SHARES]].mean())
     if not changes:
         return rows
-    by_fold = folds.groupby([*identity, "fold"])[list(changes)].mean().groupby(identity)
     rows = rows.assign(trainings=rows["seeds"], first_epoch=groups["first_epoch"].first())
-    return rows.join(by_fold.mean()).join(by_fold.sem().add_suffix("_se"))
+    for name in changes:
+        rows = rows.join(mean_cells(cells_of(folds, name), identity, [name, f"{name}_se"]))
+    return rows
+
+
+def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame], list[str]]:
+    """Where a method has several variants: the one that validation chooses, and sentences on it."""
+    rows, notes = [], []
+    for place, part in folds.groupby(["cohort", "protocol", "method"], sort=False):
+        labels = part.drop_duplicates("variant").set_index("variant")["label"]
+        if len(labels) < 2 or not all((*place[:2], one) in by_site for one in labels.index):
+            continue
+        own = dict(zip(("cohort", "protocol", "method"), place)) | {"group": OTHERS["group"]}
+        title = results.label_of(part, place[2])
+        best, nested = chosen_variants(part)
+        auc = pd.Series({site: by_site[(*place[:2], one, site)] for site, one in nested.items()})
+        globally = by_site[(*place[:2], best)].mean()
+        for name, words, value in (
+            ("chosen", "chosen by all folds", globally),
+            ("nested", "chosen without the site", auc.mean()),
+        ):
+            identity = {"variant": f"{place[2]}-{name}", "label": f"{title}, {words}"}
+            rows.append({**own, **identity, "auc_mean": value})
+        counts = pd.Series(nested).map(labels).value_counts(sort=False)
+        several = ", ".join(f"{label} ({count})" for label, count in counts.items())
+        notes.append(
+            f"{title}: all folds together choose {labels[best]}, which has seen the labels of "
+            "every site. Chosen without the site: by the folds in which it neither validates nor "
+            f"is tested; so many sites take each: {several}."
+        )
+    return [pd.DataFrame(rows)] if rows else [], notes
 
 
 def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
@@ -75,78 +112,13 @@ def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Cross-selected AUC of :func:`choices` against the reference, by :data:`results.PLACE`."""
-    place = ["cohort", "protocol", "fold"]
-    is_reference = folds["variant"] == reference
-    own = folds[is_reference].rename(columns={"validation_crossed": "reference"})
-    by_seed = own.set_index([*place, "seed"])["reference"]
-    others = folds[~is_reference]
-    # An exact fit has no seed: it is compared with all of the reference's.
-    exact = others["selected_epoch"].isna()
-    of_all_seeds = by_seed.groupby(place).mean()
-    paired = pd.concat(
-        [
-            others[~exact].join(by_seed, on=by_seed.index.names, how="inner"),
-            others[exact].join(of_all_seeds, on=place, how="inner"),
-        ]
-    )
-    paired[DIFFERENCE] = paired["validation_crossed"] - paired["reference"]
-    # Seeds first: folds are what another cohort would have others of.
-    by_fold = paired.groupby([*results.PLACE, "fold"])[DIFFERENCE].mean()
-    return by_fold.groupby(results.PLACE).agg(**{DIFFERENCE: "mean", f"{DIFFERENCE}_se": "sem"})
-
-
-def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterator[dict]:
-    """What validation chose in every fold of a run.
-
-    A method without epochs fits a path of penalties: it has a choice, but no course of training.
-    ``changes`` are other first epochs, by name, in percent of the epochs.
-    """
-    meta = results.read_meta(folder)
-    hyperparameters = meta.get("hyperparameters", {})
-    trained = "epochs" in hyperparameters
-    words = {key: meta[key] for key in (*results.IDENTITY, "seed")}
-    for fold, curve in _curves(folder, meta):
-        first = fold.get("first_epoch")
-        auc, found = fold["validation_auc"], cross_selected(curve, first or 1)
-        row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, found, auc - found)))
-        if trained:
-            row |= {key: fold[key] for key in EPOCHS} | {"first_epoch": first}
-            row["validation_last"] = curve["validation_auc"].iloc[-1]
-        # One that may stop early would have stopped elsewhere.
-        if trained and hyperparameters.get("patience") == 0:
-            for name, share in (changes or {}).items():
-                other = 1 + share * hyperparameters["epochs"] // 100
-                row[name] = cross_selected(curve, other) - found
-        yield row
-
-
-def _curves(folder: str | Path, meta: dict) -> Iterator[tuple[dict, pd.DataFrame]]:
-    """Every fold of a run, as ``meta`` has it, with its course of validation."""
-    found = dict(iter(results.read_history(folder).groupby("fold")))
-    for fold in meta["folds"]:
-        curve = found.get(fold["name"])
-        if curve is None or curve["epoch"].tolist() != list(range(1, fold["epochs"] + 1)):
-            raise BrioError(
-                f"{folder}/history.csv does not have the {fold['epochs']} epochs of fold "
-                f"{fold['name']!r}; delete {folder} and run again"
-            )
-        yield fold, curve
-
-
-def cross_selected(curve: pd.DataFrame, first_epoch: int) -> float:
-    """AUC of each validation site at the epoch that the others choose, as a mean over sites."""
-    groups = [name for name in curve if name.startswith("validation_auc_")]
-    sites = curve.loc[curve["epoch"] >= first_epoch, groups].apply(pd.to_numeric, errors="coerce")
-    sites = sites.dropna(axis="columns")
-    if sites.shape[1] < 2:
-        return np.nan
-    chosen = {name: sites.drop(columns=name).mean(axis="columns").idxmax() for name in sites}
-    return float(np.mean([sites.at[epoch, name] for name, epoch in chosen.items()]))
-
-
-def _table(rows: pd.DataFrame, given: Given, reference: str, changes: dict[str, int]) -> Table:
+def _table(
+    rows: pd.DataFrame,
+    given: Given,
+    reference: str,
+    changes: dict[str, int],
+    chosen: Sequence[str],
+) -> Table:
     firsts = [f"Added after {share} %" for share in changes.values()]
     columns = (
         "Method", "Seeds", "Epochs trained", "Chosen epoch", "Validation AUC, chosen",
@@ -159,21 +131,30 @@ def _table(rows: pd.DataFrame, given: Given, reference: str, changes: dict[str, 
         shares = [percent(row[key]) for key in (*SHARES, "auc_mean")]
         added = [points(row[name], row[f"{name}_se"]) for name in (DIFFERENCE, *changes)]
         epochs = [number(row[key], ".1f") for key in EPOCHS]
-        texts = [f"{row['seeds']:.0f}", *epochs, *shares[:2], added[0], *shares[2:], *added[1:]]
+        texts = [
+            number(row["seeds"], ".0f"),
+            *epochs,
+            *shares[:2],
+            added[0],
+            *shares[2:],
+            *added[1:],
+        ]
         return [Cell(text) for text in texts]
 
     notes = [
         "AUC in %, epochs and validation as means over folds and seeds. Chosen: the epoch (for "
         "linear models, the penalty) with the best mean AUC of the validation sites. "
-        "Cross-selected: the AUC of one validation site at the epoch that the other chooses, as a "
-        f"mean over both ways. Minus {reference}: of the cross-selected AUC, in the same folds and "
-        "seeds (linear models have one for all), ± its standard error over folds as if no two had "
-        "a validation site in common. Optimism: chosen minus cross-selected. Last epoch: no choice "
-        "at all. Test AUC: as in the tables of results.",
+        "Cross-selected: the AUC of one validation site at the epoch that the others choose, as a "
+        "mean over all ways. Where all source sites train, each is validated by a fit without it. "
+        f"Minus {reference}: of the cross-selected AUC, at the same sites in the same folds and "
+        "seeds (linear models have one for all), ± its standard error, which counts that folds "
+        "share validation sites. Optimism: chosen minus cross-selected. Last epoch: no choice at "
+        "all. Test AUC: as in the tables of results.",
         "One site chooses worse than two, so the cross-selected AUC is somewhat too low for the "
         "model that is kept; it is so for all methods. Where validation also chose "
         "hyperparameters, that choice is not cross-selected. –: a path of penalties has no epochs, "
         "and cross-selection needs two validation sites of both classes.",
+        *chosen,
     ]
     if changes:
         notes.append(

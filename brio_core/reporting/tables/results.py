@@ -11,6 +11,11 @@ from brio_core.system.errors import BrioError
 
 OUTPUT = {"files": ["summaries", "sites"], "options": ["reference", "margin"]}
 
+THRESHOLD_NOTE = (
+    "ACC is at probability 0.5. ACC, threshold: at the logit with the best balanced accuracy of "
+    "the fold's validation subjects; –: external predictions have none."
+)
+
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """AUC and accuracy as mean ± standard deviation over folds.
@@ -31,19 +36,21 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 def results_table(rows: pd.DataFrame, given: Given) -> Table:
     """Groups of methods one below the other, cohorts beside each other."""
     places = pairs(rows, given)
-    columns = ("Method", *[score.upper() for score in results.SCORES] * len(places))
+    heads = _heads(rows)
+    columns = ("Method", *[*heads.values()] * len(places))
     return given.table(
         columns,
-        by_group(rows, given, columns, scored(rows)),
+        by_group(rows, given, columns, scored(rows, tuple(heads))),
         *_notes(rows, given),
-        spans=spans(places, given.datasets, len(results.SCORES)),
+        spans=spans(places, given.datasets, len(heads)),
     )
 
 
 def variants_table(rows: pd.DataFrame, given: Given, notes: list[str]) -> Table:
     """Cohorts one below the other, each with its variants and their differences."""
-    columns = ("Method", *map(str.upper, results.SCORES), "Difference", *HEADS)
-    scores = scored(rows)
+    heads = _heads(rows)
+    columns = ("Method", *heads.values(), "Difference", *HEADS)
+    scores = scored(rows, tuple(heads))
 
     def cells(own: pd.DataFrame) -> list[Cell]:
         return [*scores(own.iloc[0]), *difference_cells(own.iloc[0])]
@@ -56,11 +63,20 @@ def variants_table(rows: pd.DataFrame, given: Given, notes: list[str]) -> Table:
     )
 
 
+def _heads(rows: pd.DataFrame) -> dict[str, str]:
+    """The scores that are printed; no threshold where nothing has one."""
+    heads = {score: score.upper() for score in results.SCORES}
+    if rows[f"{results.AT_THRESHOLD}_mean"].notna().any():
+        heads[results.AT_THRESHOLD] = "ACC, threshold"
+    return heads
+
+
 def _notes(rows: pd.DataFrame, given: Given) -> list[str]:
     return [
         "All numbers in %. AUC and ACC: mean ± standard deviation over "
         f"{results.fold_names(rows, 's')}, each averaged over seeds first. Bold: the highest of a "
         "column as printed, ties included.",
+        *([THRESHOLD_NOTE] if results.AT_THRESHOLD in _heads(rows) else []),
         *(counts(part_of(rows, *one), one, given.datasets) for one in pairs(rows, given)),
     ]
 
@@ -93,9 +109,14 @@ def counts(part: pd.DataFrame, place: tuple[str, str], datasets: dict) -> str:
 
 
 def _seeds(part: pd.DataFrame) -> str:
-    """How many seeds most rows have, and which rows have more or fewer."""
-    usual = part["seeds"].mode().max()
+    """How many seeds most rows have, and which rows have more or fewer.
+
+    With several rings of validation sites, every training counts.
+    """
+    usual, rings = part["seeds"].mode().max(), int(part["rings"].max())
     text = plural(int(usual), "seed")
+    if rings > 1:
+        text = f"{plural(int(usual), 'training')} in {rings} rings of validation sites"
     others = part.loc[part["seeds"] != usual].groupby("seeds", sort=True)["label"]
     aside = [f"{int(number)} of {', '.join(labels)}" for number, labels in reversed(list(others))]
     return text + (f" ({'; '.join(aside)})" if aside else "")

@@ -30,11 +30,11 @@ COLUMNS = ("concerns", "part", "file", "choice", "value", "key", "remark")
 NOT_IN_PAPER = "Linear"
 LONG = 40
 WITHOUT_KEY = (
-    "Three choices have no key: a subject counts as class 1 above a probability of one half "
-    "(brio_core/evaluation/scores.py); the validation sites of a fold are the next two on a ring "
-    "of sites that split_seed draws (brio_core/cohorts/splits.py); of the checkpoints the one with "
-    "the best mean AUC over validation sites is kept, among equals the lowest log-loss "
-    "(brio_core/training/selection.py)."
+    "Three choices have no key: a subject counts as class 1 above a probability of one half, and "
+    "beside that above a threshold of validation (brio_core/evaluation/scores.py); the validation "
+    "sites of a fold are the next two on a ring of sites that split_seeds draw "
+    "(brio_core/cohorts/splits.py); of the checkpoints the one with the best mean AUC over "
+    "validation sites is kept, among equals the lowest log-loss (brio_core/training/selection.py)."
 )
 
 

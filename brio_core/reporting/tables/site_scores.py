@@ -14,11 +14,17 @@ OUTPUT = {
     "caption": "Sensitivity, specificity and calibration on unseen sites.",
 }
 
-SHARES = ("sensitivity", "specificity", "balanced_accuracy")
-COLUMNS = (
-    "Method", "Sensitivity", "Specificity", "Balanced accuracy", "Brier score",
-    "Calibration in the large", "Calibration slope",
+SHARES = {
+    "sensitivity": "Sensitivity",
+    "specificity": "Specificity",
+    "balanced_accuracy": "Balanced accuracy",
+}
+CALIBRATION = ("Brier score", "Calibration in the large", "Calibration slope")
+SPANS = (
+    ("", 1), ("At probability 0.5", 3), ("At the threshold", 3), ("As predicted", 3),
+    ("Recalibrated", 3),
 )  # fmt: skip
+COLUMNS = ("Method", *(*SHARES.values(),) * 2, *CALIBRATION * 2)
 
 
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
@@ -27,21 +33,40 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     table = given.table(
         COLUMNS,
         by_cohort(sites, given, COLUMNS, _cells),
-        "Mean ± standard deviation over test folds (held-out sites), at probability 0.5; the first "
-        "three in %. Brier score: 0.25 is always saying 0.5. Calibration in the large: mean "
-        "probability minus share of class 1, best 0. Slope: median over sites, 1 is calibrated "
-        "and less is overconfident. In brackets: the number of sites with a slope; where the "
-        "classes do not overlap there is none.",
+        "Mean ± standard deviation over test folds (held-out sites); shares in %. Brier score: "
+        "0.25 is always saying 0.5. Calibration in the large: mean probability minus share of "
+        "class 1, best 0. Slope: median over sites, 1 is calibrated and less is overconfident. In "
+        "brackets: the number of sites with a slope; where the classes do not overlap there is "
+        "none.",
+        "Threshold: the logit with the best balanced accuracy of the fold's validation subjects. "
+        "Recalibration: a logistic regression of their labels on their logits. Where all source "
+        "sites train, both use fits without the subject's site. –: external predictions have no "
+        "validation subjects.",
+        spans=SPANS,
     )
     return sites, table
 
 
-def _cells(own: pd.DataFrame) -> tuple[Cell, ...]:
-    slopes = own["calibration_slope"].dropna()
-    brier, level = own["brier"], own["calibration_in_the_large"]
-    return (
-        *(with_sd(own[name].mean(), own[name].std(ddof=1)) for name in SHARES),
+def _cells(own: pd.DataFrame) -> list[Cell]:
+    return [
+        *_shares(own, ""),
+        *_shares(own, "_threshold"),
+        *_calibration(own, ""),
+        *_calibration(own, "_recalibrated"),
+    ]
+
+
+def _shares(own: pd.DataFrame, end: str) -> list[Cell]:
+    columns = (own[f"{name}{end}"] for name in SHARES)
+    return [with_sd(column.mean(), column.std(ddof=1)) for column in columns]
+
+
+def _calibration(own: pd.DataFrame, end: str) -> list[Cell]:
+    brier, level = own[f"brier{end}"], own[f"calibration_in_the_large{end}"]
+    slopes = own[f"calibration_slope{end}"].dropna()
+    slope = Cell(f"{slopes.median():.2f}", f"[{len(slopes)}]") if len(slopes) else Cell(NONE)
+    return [
         with_spread(brier.mean(), brier.std(ddof=1), ".3f"),
         with_spread(level.mean(), level.std(ddof=1), "+.3f"),
-        Cell(f"{slopes.median():.2f}" if len(slopes) else NONE, f"[{len(slopes)}]"),
-    )
+        slope,
+    ]

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pandas as pd
 
 from brio_core.reporting.blocks import by_cohort
+from brio_core.reporting.choices import choices, chosen_variants, differences
 from brio_core.reporting.given import Given
 from brio_core.reporting.paired import HEADS, compared, difference_cells
 from brio_core.reporting.results import PLACE, in_paper_order, read_meta, read_sites, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, percent, points
-from brio_core.reporting.tables.checkpoints import choices, differences
 
 OUTPUT = {
     "files": ["summaries", "sites", "runs"],
@@ -25,16 +25,18 @@ SPANS = {
     "auc": "Test AUC",
 }
 FOLDS_CHOSEN = "Folds that chose each"
+NESTED = "Test AUC, nested"
 PREFERENCE_NOTE = (
-    "The cross-selected AUC says which to prefer; where there is none, chosen does. –: there is "
-    "nothing to compare."
+    "The cross-selected AUC says which to prefer; where there is none, chosen does. Nested: "
+    "every site takes what is preferred by folds in which it neither validates nor is tested; the "
+    "preference of all folds has seen its labels. –: there is nothing to compare."
 )
 SEARCH_NOTE = (
     "Values: what every fold was trained with, and behind it how many folds chose each by their "
-    "validation sites. Cross-selection covers the choice of an epoch, not that of a "
-    "hyperparameter. The trainings of a search draw other random numbers than the one try, and "
-    "this is in the difference too. –: there is nothing to search, such as for linear models, "
-    "which choose their penalty along a path."
+    "validation sites, so that no choice has seen its test site. Cross-selection covers the choice "
+    "of an epoch, not that of a hyperparameter. The trainings of a search draw other random "
+    "numbers than the one try, and this is in the difference too. –: there is nothing to search, "
+    "such as for linear models, which choose their penalty along a path."
 )
 
 
@@ -46,10 +48,13 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     the selected checkpoints), ``crossed`` (of one validation site at the epoch that the others
     choose), ``auc`` (on test sites) and its ``rank``. ``crossed_difference`` is variant minus
     method in the same folds and seeds; ``auc_difference`` is that of test AUCs, tested over sites.
+    ``auc_nested`` is on test sites, each with what other folds prefer.
     ``status`` tells a variant that was planned and not run from one that does not exist.
     """
     names = given.entry.get("names", ["method", "variant"])
     scores = read_variants(given.files["summaries"])["auc_mean"]
+    sites = read_sites(given.files["sites"])
+    by_fold = sites.groupby([*PLACE, "fold"])["auc"].first()
     planned = given.planned.get("variants", [])
     both = {one["method"] for one in planned if one["variant"] != one["method"]}
     found: dict[tuple, dict[str, list]] = {}
@@ -69,36 +74,38 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         row |= {"variant": other, "reference": own if other else ""}
         row |= {key: first[key] for key in ("group", "label")}
         row |= _search([meta for meta, _ in trained.get(names[1], [])], first["hyperparameters"])
-        row |= _scores(trained, names, scores)
+        row |= _scores(trained, names, scores, by_fold)
         row["status"] = NOT_RUN if method in both and len(trained) == 1 else "run"
         rows.append(row)
     table = pd.DataFrame(rows)
-    sites = read_sites(given.files["sites"])
     table, notes = compared(table, sites, given, table["reference"], names[0])
     # One row is a method, whichever of its variants the difference is of.
     table = _ranked(in_paper_order(table.assign(variant=table["method"])), names)
     is_search = table["tries"].notna().any()
     printed = _table(table, given, names, is_search, notes)
     # Cross-selection does not cover the choice of a hyperparameter, so it prefers nothing there.
-    unused = ["preferred"] if is_search else [*TEXTS, "tries", "validation_shipped"]
+    unused = ["preferred", "auc_nested"] if is_search else [*TEXTS, "tries", "validation_shipped"]
     named = {name: f"auc_{name}" for name in table if name.startswith("difference")}
     table = table.drop(columns=["variant", "reference", *unused])
     return table.rename(columns=named), printed
 
 
-def _scores(trained: dict, names: list[str], scores: pd.Series) -> dict:
+def _scores(trained: dict, names: list[str], scores: pd.Series, by_fold: pd.Series) -> dict:
     row: dict = {f"{measure}_{name}": None for measure in SPANS for name in names}
     row |= {"crossed_difference": None, "crossed_difference_se": None}
-    folds = {}
+    folds, tested = {}, {}
     for name, runs in trained.items():
         folds[name] = pd.concat([one for _, one in runs])
         place = tuple(runs[0][0][key] for key in PLACE)
         row[f"validation_{name}"] = folds[name]["validation_auc"].mean()
         row[f"crossed_{name}"] = folds[name]["validation_crossed"].mean()
-        row[f"auc_{name}"] = scores[place]
+        row[f"auc_{name}"], tested[name] = scores[place], by_fold[place]
     if len(trained) < len(names):
-        return row | {"preferred": ""}
+        return row | {"preferred": "", "auc_nested": None}
     own, other = names
+    nested = chosen_variants(pd.concat(folds.values()))[1]
+    by_variant = {folds[name]["variant"].iloc[0]: tested[name] for name in names}
+    row["auc_nested"] = pd.Series([by_variant[one][fold] for fold, one in nested.items()]).mean()
     found = differences(pd.concat(folds.values()), folds[own]["variant"].iloc[0])
     better, error = found.iloc[0]
     row |= {"crossed_difference": better, "crossed_difference_se": error}
@@ -151,10 +158,11 @@ def _table(
     behind = {} if is_search else {"preferred": "Preferred by validation"}
     both = [name.capitalize() for name in names]
     heads = ("Method", *before.values(), *both, *[*both, "Difference"] * 2, *HEADS)
-    heads += tuple(behind.values())
-    # The first columns have no heading above them, nor has the last.
+    heads += (*behind.values(), *(() if is_search else (NESTED,)))
+    # The first columns have no heading above them, nor have the last.
     widths = (2, 3, 3 + len(HEADS))
-    spans = [("", 1 + len(before)), *zip(SPANS.values(), widths), *(("", 1) for _ in behind)]
+    spans = [("", 1 + len(before)), *zip(SPANS.values(), widths)]
+    spans += [] if is_search else [("", 1), ("", 1)]
 
     def cells(own: pd.DataFrame) -> list[Cell]:
         row = own.iloc[0]
@@ -168,7 +176,8 @@ def _table(
             if measure == "crossed":
                 difference = row["crossed_difference"], row["crossed_difference_se"]
                 found.append(Cell(points(*difference)))
-        return [*found, *difference_cells(row), *(Cell(row[key] or missing) for key in behind)]
+        found += [*difference_cells(row), *(Cell(row[key] or missing) for key in behind)]
+        return found if is_search else [*found, Cell(percent(row["auc_nested"]))]
 
     words = ("Method", *before.values(), *behind.values())
     return given.table(

@@ -1,0 +1,144 @@
+"""What validation chose in every fold of runs, and what it says about variants."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from brio_core.evaluation.validation import mean_and_error, nested_choice, preferred
+from brio_core.reporting import results
+from brio_core.system.errors import BrioError
+
+EPOCHS = ("epochs", "selected_epoch")
+CROSSED = "validation_crossed"
+SHARES = ("validation_auc", CROSSED, "validation_luck", "validation_last")
+DIFFERENCE = "validation_difference"
+TRAINING = ("seed", "ring")
+
+
+def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterator[dict]:
+    """What validation chose in every fold of a run.
+
+    A method without epochs fits a path of penalties: it has a choice, but no course of training.
+    ``changes`` are other first epochs, by name, in percent of the epochs. ``cells`` has the
+    cross-selected AUC and its changes by part that validates; ``validated`` are all these parts.
+    """
+    meta = results.read_meta(folder)
+    hyperparameters = meta.get("hyperparameters", {})
+    trained = "epochs" in hyperparameters
+    words = {key: meta[key] for key in (*results.IDENTITY, "seed")} | {
+        "ring": results.ring_of(meta)
+    }
+    for fold, curve in _curves(folder, meta):
+        first = fold.get("first_epoch")
+        auc, parts = fold["validation_auc"], cross_selected(curve, first or 1)
+        found = parts.mean()
+        row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, found, auc - found)))
+        cells = {CROSSED: parts}
+        if trained:
+            row |= {key: fold[key] for key in EPOCHS} | {"first_epoch": first}
+            row["validation_last"] = curve["validation_auc"].iloc[-1]
+        # One that may stop early would have stopped elsewhere.
+        if trained and hyperparameters.get("patience") == 0:
+            for name, share in (changes or {}).items():
+                other = 1 + share * hyperparameters["epochs"] // 100
+                cells[name] = cross_selected(curve, other) - parts
+                row[name] = cells[name].mean()
+        names = _part_names(fold)
+        row["cells"] = {name: found.rename(names).to_dict() for name, found in cells.items()}
+        row["validated"] = {one for group in fold.get("validation", ()) for one in group}
+        yield row
+
+
+def _curves(folder: str | Path, meta: dict) -> Iterator[tuple[dict, pd.DataFrame]]:
+    """Every fold of a run, as ``meta`` has it, with its course of validation."""
+    found = dict(iter(results.read_history(folder).groupby("fold")))
+    for fold in meta["folds"]:
+        curve = found.get(fold["name"])
+        if curve is None or curve["epoch"].tolist() != list(range(1, fold["epochs"] + 1)):
+            raise BrioError(
+                f"{folder}/history.csv does not have the {fold['epochs']} epochs of fold "
+                f"{fold['name']!r}; delete {folder} and run again"
+            )
+        yield fold, curve
+
+
+def _part_names(fold: dict):
+    """Names of the parts behind columns; runs of earlier versions do not tell, so all differ."""
+    named = [" and ".join(names) for names in fold.get("validation", ())]
+    known = {f"validation_auc_{number}": name for number, name in enumerate(named, start=1)}
+    return lambda column: known.get(column, f"{fold['name']}, {column}")
+
+
+def cross_selected(curve: pd.DataFrame, first_epoch: int) -> pd.Series:
+    """AUC of each validation site at the epoch that the others choose; none with a single site."""
+    columns = [name for name in curve if name.startswith("validation_auc_")]
+    sites = curve.loc[curve["epoch"] >= first_epoch, columns].apply(pd.to_numeric, errors="coerce")
+    sites = sites.dropna(axis="columns")
+    if sites.shape[1] < 2:
+        return pd.Series(dtype=float)
+    chosen = {name: sites.drop(columns=name).mean(axis="columns").idxmax() for name in sites}
+    return pd.Series({name: sites.at[epoch, name] for name, epoch in chosen.items()})
+
+
+def cells_of(folds: pd.DataFrame, name: str) -> pd.DataFrame:
+    """One row per fold of :func:`choices` and part that validates it, with its ``value``."""
+    rows = [
+        {**row, "part": part, "value": value}
+        for row in folds.to_dict("records")
+        for part, value in row["cells"].get(name, {}).items()
+    ]
+    return pd.DataFrame(rows, columns=[*folds, "part", "value"])
+
+
+def mean_cells(cells: pd.DataFrame, keys: list[str], columns: list[str]) -> pd.DataFrame:
+    """Mean and standard error over folds and parts, by ``keys``.
+
+    Seeds are averaged first: folds are what another cohort would have others of.
+    """
+    means = cells.groupby([*keys, "fold", "part"], sort=False)["value"].mean().reset_index()
+    found = {key: mean_and_error(part) for key, part in means.groupby(keys, sort=False)}
+    index = pd.MultiIndex.from_tuples(found or [("",) * len(keys)], names=keys)
+    return pd.DataFrame([*found.values()] or [(math.nan,) * 2], index, columns, float)
+
+
+def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Cross-selected AUC of :func:`choices` against the reference, by :data:`results.PLACE`.
+
+    Of the same validation sites in the same folds, also where one of both has more of them.
+    """
+    place = ["cohort", "protocol", "fold", "part", "ring"]
+    cells = cells_of(folds, CROSSED)
+    is_reference = cells["variant"] == reference
+    by_seed = cells[is_reference].set_index([*place, "seed"])["value"].rename("reference")
+    others = cells[~is_reference]
+    # An exact fit has no seed: it is compared with all of the reference's.
+    exact = others["selected_epoch"].isna()
+    of_all_seeds = by_seed.groupby(place).mean()
+    paired = pd.concat(
+        [
+            others[~exact].join(by_seed, on=by_seed.index.names, how="inner"),
+            others[exact].join(of_all_seeds, on=place, how="inner"),
+        ]
+    )
+    paired["value"] -= paired["reference"]
+    compared = folds.loc[folds["variant"] != reference, results.PLACE].drop_duplicates()
+    found = mean_cells(paired, results.PLACE, [DIFFERENCE, f"{DIFFERENCE}_se"])
+    return found.reindex(pd.MultiIndex.from_frame(compared))
+
+
+def chosen_variants(folds: pd.DataFrame) -> tuple[str, dict[str, str]]:
+    """Of several variants the one that all folds prefer, and the nested choice of every fold.
+
+    By the cross-selected AUC, or by that of the chosen checkpoints where a fold has none.
+    """
+    place = ["fold", "ring"]
+    for measure in (CROSSED, "validation_auc"):
+        scores = folds.groupby([*place, "variant"], sort=False)[measure].mean().unstack()
+        scores = scores[list(dict.fromkeys(folds["variant"]))]
+        if scores.notna().all(axis=None):
+            break
+    scores = scores.dropna()
+    sets = folds.groupby(place)["validated"].agg(lambda found: set().union(*found))
+    return preferred(scores), nested_choice(scores, sets.to_dict())
