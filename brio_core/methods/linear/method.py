@@ -89,8 +89,8 @@ class LinearMethod(PathMethod):
         raise NotImplementedError
 
     def solve(self, design: Tensor, train: TrainView) -> Path:
-        """Weights and intercepts of all points."""
-        path = logistic_path if is_exact(*design.shape) else newton.logistic_path
+        """Weights and intercepts of all points; an exact fit has a design in float64."""
+        path = logistic_path if design.dtype == torch.float64 else newton.logistic_path
         return path(design, train.label, self.hyperparameters.penalties)
 
     def left_out(self, design: Tensor, train: TrainView) -> Tensor:
@@ -99,8 +99,8 @@ class LinearMethod(PathMethod):
         offsets = self.inner_offsets(train)
         for inner in train.inner_folds.unique():
             out = train.inner_folds == inner
-            others = replace(train, site=train.site[~out], label=train.label[~out])
-            weights, biases = self.solve(design[~out], others)
+            own = {"site": train.site[~out], "label": train.label[~out], "inner_folds": None}
+            weights, biases = self.solve(design[~out], replace(train, **own))
             rows = design[out].double() + (0 if offsets is None else offsets[inner])
             found[:, out] = self.scaled_weights(weights) @ rows.T + biases[:, None]
         return found

@@ -8,7 +8,7 @@ from torch import Tensor
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.linear import krylov
 from brio_core.methods.linear.exact import Path, balanced_weights, ridge_left_out
-from brio_core.methods.linear.method import StandardisedEdges, check_sites, is_exact
+from brio_core.methods.linear.method import StandardisedEdges, check_sites
 from brio_core.methods.train_view import TrainView
 
 
@@ -37,7 +37,7 @@ class Ridge(StandardisedEdges):
     def solve(self, design: Tensor, train: TrainView) -> Path:
         target, sample = 2 * train.label - 1, balanced_weights(train.site, train.label)
         scales, penalties = self.scales(), self.hyperparameters.penalties
-        if is_exact(*design.shape):
+        if design.dtype == torch.float64:
             inner = train.inner_folds
             offsets = None if inner is None else self.inner_offsets(train)
             weights, biases, left_out = ridge_left_out(
@@ -55,4 +55,5 @@ class Ridge(StandardisedEdges):
 
     def left_out(self, design: Tensor, train: TrainView) -> Tensor:
         # An exact fit has found them on its way.
-        return self._left_out if is_exact(*design.shape) else super().left_out(design, train)
+        exact = design.dtype == torch.float64
+        return self._left_out if exact else super().left_out(design, train)
