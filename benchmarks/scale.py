@@ -25,7 +25,10 @@ from brio_core.cohorts.splits import split_checksum
 from brio_core.cohorts.stores import Rois, write_series
 from brio_core.system.files import read_json, write_json
 
-ROWS = ("brio", "linear-confounds", "linear-correlation", "linear-reestimation", "linear-tangent")
+ROWS = (
+    "brio", "linear-confounds", "linear-correlation", "linear-combat", "linear-reestimation",
+    "linear-logarithm", "linear-tangent",
+)  # fmt: skip
 PARSER = argument_parser(__doc__)
 PARSER.add_argument("--subjects", type=int, nargs="*", default=(2500, 5000, 10000, 20000))
 PARSER.add_argument("--rois", type=int, default=200)

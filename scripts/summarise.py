@@ -9,6 +9,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", nargs="+", required=True, metavar="DIR", help="run folders")
     parser.add_argument("--experiment", required=True, help="name written to each row")
+    parser.add_argument(
+        "--ensembles", type=cli.json_argument, help="JSON: label and members of ensembles, by name"
+    )
     parser.add_argument("--out", required=True, help="CSV, one row per variant")
     parser.add_argument("--sites", help="CSV, one row per variant and test fold")
     parser.add_argument("--records", help="JSON, when and where each run was trained")
@@ -18,7 +21,7 @@ def main() -> None:
     from brio_core.reporting.summary import summarise
     from brio_core.system.files import write_json, write_text
 
-    rows, folds = summarise(arguments.runs, arguments.experiment)
+    rows, folds = summarise(arguments.runs, arguments.experiment, arguments.ensembles)
     if arguments.sites:
         write_text(arguments.sites, folds.to_csv(index=False))
     if arguments.records:

@@ -5,6 +5,7 @@ four things of a method: no branch on tensor values, no ``.item()``, the same sh
 fold, and randomness from ``batch.key`` only (:mod:`brio_core.system.randomness`).
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -48,7 +49,8 @@ class Method(nn.Module):
 
     ``needs`` names what the features are made of: ``fc``, ``bold`` (zero beyond ``frames``),
     ``frames``, ``covariates`` (age, sex, mean framewise displacement; unknown is NaN), ``row``
-    (the place of the subject in its cohort, -1 for one from elsewhere).
+    (the place of the subject in its cohort, -1 for one from elsewhere), ``site_number`` (that of
+    its site in the cohort, or -1; a method that reads it takes out what the site adds to scans).
     ``min_frames`` is the length of the shortest scan that the method can read.
     ``fc`` is Fisher-z connectivity; :meth:`make_features` gets the kind that is asked for, and
     :meth:`connectivity` makes it of what :meth:`prepare` sees.
@@ -79,8 +81,13 @@ class Method(nn.Module):
         return getattr(self, verb)(*arguments)
 
     @classmethod
-    def notes(cls, rois: Rois) -> list[str]:
-        """What the log and the page should say about these regions, in whole sentences."""
+    def needed(cls, hyperparameters: Any) -> tuple[str, ...]:
+        """``needs``, and what these hyperparameters need beside it."""
+        return cls.needs
+
+    @classmethod
+    def notes(cls, rois: Rois, hyperparameters: Any) -> list[str]:
+        """What the log and the page should say about a run on these regions, in whole sentences."""
         return []
 
     @classmethod
@@ -223,6 +230,15 @@ class PathMethod(Method):
     def uses_all_threads(cls, n_subjects: int) -> bool:
         """Whether one fold with so many training subjects is work for all threads."""
         return False
+
+    @property
+    def meets_sites(self) -> bool:
+        """Whether :meth:`meet` is called for every site that did not train, before it is tested."""
+        return False
+
+    def meet(self, number: int, scans: Iterable[Features]) -> None:
+        """Adapt to a site by the features of all its scans; its labels are not there."""
+        raise NotImplementedError
 
     @property
     def path_length(self) -> int:

@@ -21,7 +21,7 @@ from brio_core.methods.hyperparameters import check_choice
 from brio_core.methods.linear.method import (
     LogisticHyperparameters,
     StandardisedEdges,
-    check_selection,
+    check_sites,
 )
 from brio_core.methods.train_view import TrainView
 
@@ -32,8 +32,8 @@ EDGES, SUPPORT, DESCRIPTORS = "edges", "support", "descriptors"
 class LinearCorrelationHyperparameters(LogisticHyperparameters):
     """``reads``: all ``edges``, those on the ``support`` S, or BRIO's node ``descriptors`` on S.
 
-    ``density`` is that of the support, which the fold's training subjects give. ``selection`` is
-    ``validation`` or ``sources``.
+    ``density`` is that of the support, which the fold's training subjects give. ``selection`` and
+    ``centre`` are as :func:`check_sites` says.
     """
 
     kinds: ClassVar[tuple[str, ...]] = KINDS
@@ -41,11 +41,12 @@ class LinearCorrelationHyperparameters(LogisticHyperparameters):
     reads: str
     density: float
     selection: str
+    centre: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("reads", self.reads, (EDGES, SUPPORT, DESCRIPTORS))
-        check_selection(self.selection)
+        check_sites(self)
 
 
 class LinearCorrelation(StandardisedEdges):

@@ -40,6 +40,7 @@ class TrainView:
     frames: Tensor | None = None
     covariates: Tensor | None = None
     row: Tensor | None = None
+    site_number: Tensor | None = None
     rois: Rois | None = None
     features: dict[str, Tensor | Rows] | None = None
     shared: dict[str, Tensor] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class TrainView:
 
     def chunks(self, size: int) -> Iterator[dict[str, Tensor]]:
         """Shared features or else inputs of the training subjects, in order, ``size`` at a time."""
-        names = ("fc", "bold", "frames", "covariates", "row")
+        names = ("fc", "bold", "frames", "covariates", "row", "site_number")
         inputs = {name: getattr(self, name) for name in names}
         tables = self.features or {name: one for name, one in inputs.items() if one is not None}
         for start in range(0, len(self.label), size):

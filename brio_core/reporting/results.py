@@ -22,7 +22,8 @@ GROUPS = (
 METHODS = (
     "gcn", "gat", "gin", "coral", "irm", "gsat", "disc", "cepg", "disco", "brainnettf", "xg-gnn",
     "agmgc", "fc-hgnn", "brainood", "deci", "core", "brio", "linear-confounds",
-    "linear-correlation", "linear-tangent", "linear-reestimation", "linear-logarithm",
+    "linear-correlation", "linear-combat", "linear-tangent", "linear-reestimation",
+    "linear-logarithm",
 )  # fmt: skip
 SCORES = ("auc", "acc")
 # Accuracy at the threshold that validation chose; "acc" itself is at probability 0.5.

@@ -9,6 +9,7 @@ import pandas as pd
 
 from brio_core.evaluation import intervals, site_statistics
 from brio_core.evaluation.scores import Decision, Estimate, score_folds, usable
+from brio_core.reporting.ensemble import GROUP, ensemble_logits
 from brio_core.reporting.results import (
     AT_THRESHOLD,
     IDENTITY,
@@ -64,9 +65,16 @@ def decisions_of(meta: dict) -> dict[str, Decision]:
     }
 
 
-def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row per variant, and one row per variant and fold, of one cohort and protocol."""
-    variants = by_variant([read_run(folder) for folder in folders])
+def summarise(
+    folders: Sequence[str | Path], experiment: str, ensembles: dict[str, dict] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row per variant, and one row per variant and fold, of one cohort and protocol.
+
+    ``ensembles`` have a ``label`` and ``members``; one that lacks a member is left out.
+    """
+    runs = [read_run(folder) for folder in folders]
+    variants = by_variant(runs)
+    variants += with_ensembles(variants[0], runs, ensembles or {})
     fold, label = variants[0].fold, variants[0].label
     words = (variants[0].meta["cohort"], variants[0].meta["protocol"])
     rows, folds = [], []
@@ -90,6 +98,22 @@ def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFr
     for column in ("epochs", "folds_together", "parameters"):
         table[column] = table[column].astype("Int64")
     return in_paper_order(table), in_paper_order(pd.concat(folds, ignore_index=True))
+
+
+def with_ensembles(like: Variant, runs: list[Run], ensembles: dict[str, dict]) -> list[Variant]:
+    """Ensembles of runs as variants, which have predicted the same subjects as another one."""
+    found = []
+    for name, about in ensembles.items():
+        members = [
+            [run for run in runs if run.meta["variant"] == member] for member in about["members"]
+        ]
+        if all(members):
+            meta = {key: like.meta[key] for key in ("cohort", "protocol")}
+            meta |= {"variant": name, "method": name, "label": about["label"], "group": GROUP}
+            logits = ensemble_logits(members, runs[0].test["subject"])
+            metas, nothing = [meta | {"folds": []}], [{}]
+            found.append(like._replace(metas=metas, logits=logits[None], decisions=nothing))
+    return found
 
 
 def _mean(name: str, values: pd.Series) -> dict:

@@ -6,6 +6,7 @@ float64, so the number of threads changes no bytes.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,17 +23,25 @@ STRIPES = 32
 
 def column_means(table: Tensor) -> Tensor:
     """The mean (D,) of every column, in float64."""
-    parts = _column_blocks(table)
-    return torch.cat(spread(lambda part: table[:, part].double().mean(0), parts, table.device))
+    return torch.cat(over_columns(table, lambda columns, values: values.mean(0)))
 
 
 def replace_columns(table: Tensor, replace: Callable[[slice, Tensor], Tensor]) -> None:
     """Put ``replace(columns, values)`` in the place of the values, which it gets in float64."""
 
-    def work(part: slice) -> None:
-        table[:, part] = replace(part, table[:, part].double())
+    def work(columns: slice, values: Tensor) -> None:
+        table[:, columns] = replace(columns, values)
 
-    spread(work, _column_blocks(table), table.device)
+    over_columns(table, work)
+
+
+def over_columns(table: Tensor, work: Callable[[slice, Tensor], Any]) -> list:
+    """What ``work(columns, values)`` gives for blocks of columns, which it gets in float64."""
+
+    def call(part: slice) -> Any:
+        return work(part, table[:, part].double())
+
+    return spread(call, _column_blocks(table), table.device)
 
 
 def _column_blocks(table: Tensor) -> list[slice]:

@@ -141,6 +141,7 @@ class TrainingData:
             "frames": cohort.series.frames,
             "covariates": cohort.covariates,
             "row": np.arange(len(cohort.subjects)),
+            "site_number": np.unique(cohort.site, return_inverse=True)[1],
         }
         return torch.as_tensor(small[name], device=self.device)
 

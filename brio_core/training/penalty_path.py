@@ -53,6 +53,8 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
 def fit_path(problem: Problem, fold: Fold) -> FoldResult:
     """Fit one fold at every point of its path and keep the one that validation prefers."""
     module = problem.module(fold)
+    if module.meets_sites:
+        _meet_other_sites(module, problem, fold)
     if problem.trial.trains_on_sources:
         return _choose_by_sources(module, problem, fold)
     data = problem.data
@@ -111,6 +113,14 @@ def _choose_by_sources(module: PathMethod, problem: Problem, fold: Fold) -> Fold
         history,
         source_logits=slope * predicted + intercept,
     )
+
+
+def _meet_other_sites(module: PathMethod, problem: Problem, fold: Fold) -> None:
+    """Show the module all scans of every site that does not train."""
+    site = problem.data.table("site_number").cpu().numpy()
+    for number in np.setdiff1d(site, site[fold.train]):
+        rows = torch.as_tensor(np.flatnonzero(site == number), device=problem.data.device)
+        module.meet(int(number), _features(problem, module, rows))
 
 
 def _features(problem: Problem, module: PathMethod, subjects: Tensor) -> Iterator[Features]:

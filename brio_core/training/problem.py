@@ -78,7 +78,8 @@ class Problem:
         """What the method needs of every subject."""
         method = self.trial.method
         self.data.cohort.series.require_frames(method.min_frames, method.name)
-        return {need: self.data.table(need, self._keeps_scans) for need in method.needs}
+        needed = method.needed(self.trial.hyperparameters)
+        return {need: self.data.table(need, self._keeps_scans) for need in needed}
 
     @property
     def _keeps_scans(self) -> bool:

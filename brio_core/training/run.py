@@ -72,7 +72,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     data = run.files.read(device, machine.memory_mb)
     problem = Problem(data, Trial(method, hyperparameters, run.variant, run.seed))
     inputs = run.files.checksums()
-    notes = method.notes(data.cohort.series.rois)
+    notes = method.notes(data.cohort.series.rois, hyperparameters)
     for note in notes:
         print(f"{run.params['label']}: {note}", file=sys.stderr)
 

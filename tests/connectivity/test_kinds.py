@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 import torch
-from sklearn.covariance import ShrunkCovariance
+from sklearn.covariance import EmpiricalCovariance, ShrunkCovariance
 
 from brio_core.connectivity import kinds
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
@@ -47,6 +47,15 @@ def test_partial_correlation_is_nilearns(shrinkage):
     expected = measure.fit_transform([scipy.stats.zscore(series)])[0]
     got = found(series, kinds.PARTIAL, shrinkage)
     np.testing.assert_allclose(off_diagonal(got), off_diagonal(expected), atol=1e-6)
+
+
+def test_fisher_z_is_that_of_nilearns_correlation():
+    ConnectivityMeasure = pytest.importorskip("nilearn.connectome").ConnectivityMeasure
+    series = scan()
+    measure = ConnectivityMeasure(EmpiricalCovariance(), kind="correlation", standardize=False)
+    expected = np.arctanh(off_diagonal(measure.fit_transform([series])[0]))
+    got = found(series, kinds.FISHER_Z, 0.6)
+    np.testing.assert_allclose(off_diagonal(got), expected, atol=1e-6)
 
 
 def test_fisher_z_is_left_alone():

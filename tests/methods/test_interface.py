@@ -112,6 +112,7 @@ class TestMethod:
             "frames": torch.full((len(site),), 60),
             "covariates": torch.randn(len(site), 3, generator=generator),
             "row": torch.arange(len(site)),
+            "site_number": site,
         }
         method = registry.find(name)
         inputs = {need: inputs[need] for need in method.needs}

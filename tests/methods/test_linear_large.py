@@ -20,7 +20,7 @@ from brio_core.training.penalty_path import fit_path
 from brio_core.training.results import fold_logits
 from brio_core.training.trainer import train
 
-NAMES = ["linear-correlation", "linear-reestimation", "linear-tangent"]
+NAMES = ["linear-correlation", "linear-combat", "linear-reestimation", "linear-tangent"]
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ def made_up_view(name, subjects, n_rois, frames=60):
         "bold": bold,
         "frames": torch.full((subjects,), frames),
         "covariates": torch.randn(subjects, 3, generator=generator),
+        "site_number": torch.arange(subjects) % 3,
     }
     needs = registry.find(name).needs
     return TrainView(
@@ -181,3 +182,18 @@ def test_large_folds_are_fitted_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.setattr(linear, "EXACT_SUBJECTS", 10)
     problem, _ = make_problem("linear-correlation", folds=slice(0, 2))
     assert len(train(problem, Checkpoints(tmp_path, "test", 1e9), None)) == 2
+
+
+@pytest.mark.parametrize("name", ["linear-logarithm", "linear-correlation"])
+def test_a_large_fold_stays_large_without_one_of_its_sites(name, tmp_path, monkeypatch):
+    """Between two sizes: all source subjects are too many for an exact fit, fewer are not."""
+    chosen = {"folds": slice(0, 1), "selection": "sources", "centre": "train-sites"}
+    exact = train(make_problem(name, **chosen)[0], Checkpoints(tmp_path / "a", "test", 1e9), None)
+    monkeypatch.setattr(linear, "EXACT_SUBJECTS", 35)
+    monkeypatch.setattr(linear, "EXACT_FEATURES", 10)
+    problem, _ = make_problem(name, **chosen)
+    assert len(problem.data.on_sources().folds[0].train) == 40
+    found = train(problem, Checkpoints(tmp_path / "b", "test", 1e9), None)
+    assert found[0].selected_epoch == exact[0].selected_epoch
+    wanted = exact[0].validation_logits
+    torch.testing.assert_close(found[0].validation_logits, wanted, rtol=0.02, atol=0.02)

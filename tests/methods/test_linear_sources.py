@@ -69,13 +69,14 @@ def test_validation_logits_come_from_fits_without_their_site(tmp_path):
     assert ((seen > 0) == label).mean() >= ((logits["validation"] > 0) == label).mean()
 
 
-def test_the_row_learns_and_permuted_labels_fall_to_chance(tmp_path):
+@pytest.mark.parametrize("name", ["linear-logarithm", "linear-combat"])
+def test_the_row_learns_and_permuted_labels_fall_to_chance(name, tmp_path):
     def test_auc(permutation: int | None) -> float:
         cohort, table = make_cohort(n_sites=8, per_class=12, effect=0.3)
         if permutation is not None:
             label = permute_within_site(table["site"], table["label"], permutation)
             table = table.assign(label=label)
-        problem, _ = make_problem("linear-logarithm", cohort, table)
+        problem, _ = make_problem(name, cohort, table)
         results = train_all(problem, tmp_path / str(permutation))
         found = [
             auc(problem.data.label[fold.test], fold_logits(problem, result, fold)["test"])

@@ -192,6 +192,10 @@ def _experiments(configuration: Configuration, where: Where) -> Iterator[str]:
         for entry in experiment["runs"]:
             yield from _unknown(entry["variants"], variants, "variant", place)
             yield from _unknown(entry["cohorts"], cohorts, "cohort", place)
+        for ensemble, one in experiment["ensembles"].items():
+            yield from _unknown(one["members"], variants, "variant", f"{place}: {ensemble!r}")
+            if ensemble in variants:
+                yield f"{place}: the ensemble {ensemble!r} is called like a variant; rename it"
         for kind, items in experiment["outputs"].items():
             for item in items:
                 other = owner.setdefault((kind, item["name"]), name)

@@ -124,6 +124,17 @@ def summary_runs(
     return (*runs, *(run for run in external if run[:2] == pair))
 
 
+def ensembles(configuration: Configuration, experiment: str) -> dict[str, dict]:
+    """The ensembles of an experiment, with their members as they are run."""
+    return {
+        name: {
+            "label": one["label"],
+            "members": [canonical_variant(configuration, member) for member in one["members"]],
+        }
+        for name, one in configuration.experiments[experiment]["ensembles"].items()
+    }
+
+
 @lru_cache
 def external_runs(configuration: Configuration) -> dict[Run, dict]:
     """What external code has predicted, as runs: a file stands where a seed does otherwise."""

@@ -11,7 +11,14 @@ from workflow.planning import documents, outputs, remote, sources
 from workflow.planning.checks import late_checkpoints
 from workflow.planning.files import shown
 from workflow.planning.outputs import as_json
-from workflow.planning.runs import Run, experiment_runs, external_runs, resolved, summary_runs
+from workflow.planning.runs import (
+    Run,
+    ensembles,
+    experiment_runs,
+    external_runs,
+    resolved,
+    summary_runs,
+)
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments. RUN is no
 # parameter, though `snakemake --lint` wants one: a repository that moves would train everything again.

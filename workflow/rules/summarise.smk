@@ -19,8 +19,10 @@ rule summarise:
         runtime=60,
     params:
         runs=summarised_runs,
+        ensembles=lambda wildcards: as_json(ensembles(CONFIG, wildcards.experiment)),
         code=code("scripts/summarise.py"),
     shell:
         "{RUN}/summarise.py --runs {params.runs:q} --experiment {wildcards.experiment:q}"
+        " --ensembles {params.ensembles:q}"
         " --out {output.summary:q} --sites {output.sites:q} --records {output.records:q}"
         " > {log:q} 2>&1"

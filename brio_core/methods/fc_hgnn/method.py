@@ -12,7 +12,7 @@ published score of sex and site cuts an unseen site off; ``population_edges: phe
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +91,7 @@ class FcHgnn(GradientMethod):
         self.register_buffer("memory", torch.zeros(s.layers, 2, 2, 0, s.units))
 
     @classmethod
-    def notes(cls, rois: Rois) -> list[str]:
+    def notes(cls, rois: Rois, hyperparameters: Any = None) -> list[str]:
         if sides_are_known(rois):
             return []
         return [

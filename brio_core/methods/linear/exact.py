@@ -143,6 +143,7 @@ def ridge_left_out(
     scales: Tensor,
     penalties: Sequence[float],
     groups: Tensor | None,
+    offsets: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Minimise ``sum(sample * (target - Z w - b)^2) + alpha * |w|^2`` for features Z = X * scale.
 
@@ -155,6 +156,8 @@ def ridge_left_out(
         Factors of the features, one set after another.
     penalties : strengths alpha
     groups : (N,) numbers of groups, or None
+    offsets : (groups, D), or None
+        What is added to the features of a group when the fit without it predicts it.
 
     Returns
     -------
@@ -177,7 +180,14 @@ def ridge_left_out(
         weights.append(coefficients @ vectors.T @ scaled)
         if groups is not None:
             kept = values.clamp(min=0) / (values.clamp(min=0) + alphas)
-            left_out.append(_left_out(vectors, kept, share.sqrt(), root * target, groups) / root)
+            found = _left_out(vectors, kept, share.sqrt(), root * target, groups) / root
+            for group in () if offsets is None else groups.unique():
+                # A fit without a group is one to what it predicts there.
+                fitted = torch.where(groups == group, found, target)
+                weight = (root * fitted) @ vectors / (values.clamp(min=0) + alphas)
+                change = weight @ (vectors.T @ (scaled @ (scale * offsets[group])))
+                found = torch.where(groups == group, found + change[:, None], found)
+            left_out.append(found)
     weights = torch.stack(weights)
     intercepts = middle - torch.einsum("sad,sd->sa", weights, scales * centre)
     return weights, intercepts, torch.stack(left_out) if left_out else None

@@ -1,6 +1,6 @@
 """What the linear rows have in common: one weight per feature, fitted to convergence."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from brio_core.cohorts.stores import Rois
 from brio_core.connectivity import FISHER_Z
 from brio_core.connectivity.graphs import upper_triangle
 from brio_core.connectivity.tangent import CHUNK
@@ -15,12 +16,16 @@ from brio_core.methods.hyperparameters import Hyperparameters, check_choice
 from brio_core.methods.interface import SOURCES, VALIDATION, Features, PathMethod
 from brio_core.methods.linear import newton
 from brio_core.methods.linear.exact import Path, logistic_path
+from brio_core.methods.linear.sites import CENTRES, EVERY_SITE, NONE, Centring
 from brio_core.methods.train_view import TrainView
 from brio_core.system.blocks import replace_columns
 from brio_core.system.threads import spread
 
 # Subjects whose scans are in memory at a time; a multiple of those that are worked on together.
 SUBJECTS_READ = 16 * CHUNK
+# What views of sites may read of a subject, beside its edges.
+ABOUT_SITES = ("site_number", "covariates")
+BY_ITS_SCANS = "by its own unlabelled scans, so a test subject's score depends on the others there"
 # A spread below this is rounding: the feature is constant and gets no weight.
 CONSTANT = 1e-12
 # An exact fit takes time by the cube of the subjects, and three designs in memory. With 20,000
@@ -46,12 +51,16 @@ class LogisticHyperparameters(Hyperparameters):
     penalties: tuple[float, ...]
 
 
-def check_selection(selection: str) -> None:
-    """``validation``: validation sites choose the penalty, and the others train.
+def check_sites(hyperparameters: Hyperparameters) -> None:
+    """Check what rows that read edges are told about sites.
 
-    ``sources``: all of them train, and each in turn is left out to choose the penalty.
+    ``selection`` is ``validation``: validation sites choose the penalty, and the others train. Or
+    it is ``sources``: all of them train, and each in turn is left out to choose the penalty.
+    ``centre`` is ``none``, or each site has its mean subtracted: of ``train-sites``, where others
+    have the mean of these means subtracted, or of ``every-site``, by its unlabelled scans.
     """
-    check_choice("selection", selection, (VALIDATION, SOURCES))
+    check_choice("selection", hyperparameters.selection, (VALIDATION, SOURCES))
+    check_choice("centre", hyperparameters.centre, CENTRES)
 
 
 class LinearMethod(PathMethod):
@@ -80,19 +89,25 @@ class LinearMethod(PathMethod):
         raise NotImplementedError
 
     def solve(self, design: Tensor, train: TrainView) -> Path:
-        """Weights and intercepts of all points."""
-        path = logistic_path if is_exact(*design.shape) else newton.logistic_path
+        """Weights and intercepts of all points; an exact fit has a design in float64."""
+        path = logistic_path if design.dtype == torch.float64 else newton.logistic_path
         return path(design, train.label, self.hyperparameters.penalties)
 
     def left_out(self, design: Tensor, train: TrainView) -> Tensor:
         """What fits without each subject's inner fold predict for it (points, N)."""
         found = design.new_empty(self.path_length, len(design), dtype=torch.float64)
+        offsets = self.inner_offsets(train)
         for inner in train.inner_folds.unique():
             out = train.inner_folds == inner
-            others = replace(train, site=train.site[~out], label=train.label[~out])
-            weights, biases = self.solve(design[~out], others)
-            found[:, out] = self.scaled_weights(weights) @ design[out].double().T + biases[:, None]
+            own = {"site": train.site[~out], "label": train.label[~out], "inner_folds": None}
+            weights, biases = self.solve(design[~out], replace(train, **own))
+            rows = design[out].double() + (0 if offsets is None else offsets[inner])
+            found[:, out] = self.scaled_weights(weights) @ rows.T + biases[:, None]
         return found
+
+    def inner_offsets(self, train: TrainView) -> Tensor | None:
+        """What the design (folds, D) of inner folds lacks, were they not among the training."""
+        return None
 
     def scaled_weights(self, weights: Tensor) -> Tensor:
         """Weights (points, D) of the design, from what :meth:`solve` gives."""
@@ -145,13 +160,36 @@ class TrainFeatures:
 
 
 class StandardisedEdges(LinearMethod):
-    """What is read of the Fisher-z FC of all pairs of ROIs, standardised on training subjects."""
+    """What is read of the FC of all pairs of ROIs, standardised on training subjects.
+
+    What sites add is taken out before, where there is a view of ``sites``.
+    """
 
     def __init__(self, hyperparameters: Hyperparameters, n_rois: int, n_sites: int) -> None:
         n_features = self.n_read(hyperparameters, n_rois)
         super().__init__(hyperparameters, n_rois, n_sites, n_features)
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("scale", torch.zeros(n_features))
+        self.sites = self.site_view(n_features)
+
+    @classmethod
+    def needed(cls, hyperparameters: Hyperparameters) -> tuple[str, ...]:
+        centred = getattr(hyperparameters, "centre", NONE) != NONE
+        return (*cls.needs, "site_number") if centred else cls.needs
+
+    @classmethod
+    def notes(cls, rois: Rois, hyperparameters: Hyperparameters) -> list[str]:
+        every = getattr(hyperparameters, "centre", NONE) == EVERY_SITE
+        return [f"Each new site is centred {BY_ITS_SCANS}."] if every else []
+
+    def site_view(self, n_features: int) -> Centring | None:
+        """What takes out of features what sites add."""
+        centre = self.hyperparameters.centre
+        return None if centre == NONE else Centring(n_features, meets=centre == EVERY_SITE)
+
+    @property
+    def meets_sites(self) -> bool:
+        return self.sites is not None and self.sites.meets
 
     @staticmethod
     def n_read(hyperparameters: Hyperparameters, n_rois: int) -> int:
@@ -163,22 +201,59 @@ class StandardisedEdges(LinearMethod):
         return edges
 
     def make_features(self, inputs: Features) -> Features:
-        return {"edges": upper_triangle(inputs["fc"])}
+        about = {name: inputs[name] for name in ABOUT_SITES if name in inputs}
+        return {"edges": upper_triangle(inputs["fc"]), **about}
 
     def design(self, subjects: "TrainFeatures", table: Tensor) -> None:
+        parts: dict[int, Features] = {}
+
         def fill(rows: slice, features: Features) -> None:
             table[rows] = self.read(features["edges"])
+            parts[rows.start] = {name: one for name, one in features.items() if name in ABOUT_SITES}
+
+        subjects.each(fill)
+        about = _about_sites([parts[start] for start in sorted(parts)])
+        if self.sites is not None:
+            self.sites.fit(table, about)
 
         def standardise(columns: slice, values: Tensor) -> Tensor:
+            if self.sites is not None:
+                values = self.sites(values, about, columns)
             mean, scale = mean_and_scale(values)
             self.mean[columns], self.scale[columns] = mean, scale
             return (values - mean).mul_(scale)
 
-        subjects.each(fill)
         replace_columns(table, standardise)
 
+    def meet(self, number: int, scans: Iterable[Features]) -> None:
+        scans = list(scans)
+        table = torch.cat([self.read(part["edges"]) for part in scans])
+        self.sites.meet(number, table, _about_sites(scans))
+
+    def inner_offsets(self, train: TrainView) -> Tensor | None:
+        """An inner fold that is a site was centred by its own mean, as an unseen one is not."""
+        if self.sites is None or self.meets_sites:
+            return None
+        folds, shift = train.inner_folds, self.sites.shift.double()
+        found = shift.new_zeros(int(folds.max()) + 1, shift.shape[1])
+        for inner in folds.unique():
+            inside = train.site[folds == inner].unique()
+            if len(inside) == 1 and not (train.site[folds != inner] == inside).any():
+                others = (shift[1:].sum(0) - shift[1 + inside[0]]) / max(1, len(shift) - 2)
+                found[inner] = (shift[1 + inside[0]] - others) * self.scale
+        return found
+
     def represent(self, features: Features) -> Tensor:
-        return (self.read(features["edges"]) - self.mean) * self.scale
+        values = self.read(features["edges"])
+        if self.sites is not None:
+            values = self.sites(values, features)
+        return (values - self.mean) * self.scale
+
+
+def _about_sites(parts: Sequence[Features]) -> Features:
+    """What views of sites read, of several parts of the subjects."""
+    names = [name for name in ABOUT_SITES if name in parts[0]]
+    return {name: torch.cat([part[name] for part in parts]) for name in names}
 
 
 def mean_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,20 +8,21 @@ from torch import Tensor
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.linear import krylov
 from brio_core.methods.linear.exact import Path, balanced_weights, ridge_left_out
-from brio_core.methods.linear.method import StandardisedEdges, check_selection, is_exact
+from brio_core.methods.linear.method import StandardisedEdges, check_sites
 from brio_core.methods.train_view import TrainView
 
 
 @dataclass(frozen=True)
 class RidgeHyperparameters(Hyperparameters):
-    """``penalties``: strengths alpha, largest first; ``selection`` as of every linear row."""
+    """``penalties``: strengths alpha, largest first; the others as :func:`check_sites` says."""
 
     penalties: tuple[float, ...]
     selection: str
+    centre: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_selection(self.selection)
+        check_sites(self)
 
 
 class Ridge(StandardisedEdges):
@@ -36,9 +37,11 @@ class Ridge(StandardisedEdges):
     def solve(self, design: Tensor, train: TrainView) -> Path:
         target, sample = 2 * train.label - 1, balanced_weights(train.site, train.label)
         scales, penalties = self.scales(), self.hyperparameters.penalties
-        if is_exact(*design.shape):
+        if design.dtype == torch.float64:
+            inner = train.inner_folds
+            offsets = None if inner is None else self.inner_offsets(train)
             weights, biases, left_out = ridge_left_out(
-                design, target, sample, scales, penalties, train.inner_folds
+                design, target, sample, scales, penalties, inner, offsets
             )
             if left_out is not None:
                 self._left_out = left_out.transpose(0, 1).flatten(0, 1)
@@ -52,4 +55,5 @@ class Ridge(StandardisedEdges):
 
     def left_out(self, design: Tensor, train: TrainView) -> Tensor:
         # An exact fit has found them on its way.
-        return self._left_out if is_exact(*design.shape) else super().left_out(design, train)
+        exact = design.dtype == torch.float64
+        return self._left_out if exact else super().left_out(design, train)

@@ -33,7 +33,8 @@ COLUMNS = (
 def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per cohort, protocol and method; planned ones that were not run say so."""
     summaries = read_summaries(given.files["summaries"])
-    ours = summaries[summaries["device"] != EXTERNAL].drop_duplicates(PLACE)
+    # External code does not say what it took, and an ensemble is not trained.
+    ours = summaries[~summaries["device"].isin([EXTERNAL, ""])].drop_duplicates(PLACE)
     table = with_planned(ours[[*IDENTITY, *MEASURED]], given)
     places = list(zip(table["cohort"], table["variant"]))
     for name, quantity in PAPER.items():
