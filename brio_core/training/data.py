@@ -31,16 +31,17 @@ class Fold:
     validation: np.ndarray
     validation_groups: tuple[np.ndarray, ...]
     block_length: float
+    sources: np.ndarray
+    """Who trains where validation subjects may train too."""
 
     def on_sources(self, parts: Sequence[np.ndarray]) -> "Fold":
         """The same fold with all source subjects in training; validation leaves parts out in turn.
 
         ``parts`` are the subjects that the folds of the split test: sites, or parts of all sites.
         """
-        train = np.union1d(self.train, self.validation)
-        groups = (np.intersect1d(part, train) for part in parts)
+        groups = (np.intersect1d(part, self.sources) for part in parts)
         groups = tuple(group for group in groups if len(group))
-        return replace(self, train=train, validation_groups=groups)
+        return replace(self, train=self.sources, validation_groups=groups)
 
 
 def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
@@ -59,7 +60,8 @@ def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
     for fold in split["folds"]:
         rows = [np.asarray(fold[part], np.int64) for part in ("train", "test", "validation")]
         groups = tuple(np.asarray(group, np.int64) for group in fold["validation_groups"])
-        folds.append(Fold(fold["name"], *rows, groups, estimates[fold["name"]]))
+        sources = np.asarray(fold.get("sources", np.union1d(rows[0], rows[2])), np.int64)
+        folds.append(Fold(fold["name"], *rows, groups, estimates[fold["name"]], sources))
     return folds
 
 

@@ -192,7 +192,11 @@ def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, n
         return predict_rows(module, problem.inputs, rows)
 
     left_out = result.validation_logits
-    validation = logits(fold.validation) if left_out is None else left_out.cpu().numpy()
+    trained = np.isin(fold.validation, fold.sources) & (left_out is not None)
+    validation = np.empty(len(trained))
+    validation[~trained] = logits(fold.validation[~trained])
+    if left_out is not None:
+        validation[trained] = left_out.cpu().numpy()
     return {"validation": validation, "test": logits(fold.test)}
 
 

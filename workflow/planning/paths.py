@@ -8,8 +8,9 @@ FORMATS = {"tables": ("csv", "md", "tex", "json"), "figures": ("pdf", "png")}
 class Run(NamedTuple):
     """One training, which holds all folds of its protocol.
 
-    Nothing sets the last three fields yet: a ring of validation sites, a draw of training sites and
-    a kind of connectivity. A run that has their defaults is named without them.
+    Nothing sets the last two fields yet: a ring of validation sites and a kind of connectivity. A
+    run that has their defaults is named without them. A draw of training subjects is a protocol:
+    its split says who trains, and everything that carries a split's checksum carries the draw.
     """
 
     cohort: str
@@ -17,7 +18,6 @@ class Run(NamedTuple):
     variant: str
     seed: int
     ring: int = 0
-    draw: int = 0
     connectivity: str = "fisher-z"
 
     @property
