@@ -6,6 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from brio_core.reporting import plotting
+from brio_core.reporting.catalogue import catalogue
+from brio_core.reporting.given import Given
+from brio_core.reporting.pages.overview import render
 from brio_core.system.errors import BrioError
 from tests.reporting.standins import (
     DATASET,
@@ -15,6 +19,7 @@ from tests.reporting.standins import (
     write_curve,
     write_profile,
     write_run,
+    write_run_config,
 )
 
 DATASETS = {"demo": DATASET}
@@ -112,9 +117,44 @@ def test_a_number_that_leaves_nobody_out_is_no_point(tmp_path):
     assert [line[0] for line in printed_lines(path)] == ["2", "all"] * 2
 
 
+def test_an_unfinished_curve_shows_what_is_there(tmp_path):
+    write_curve(tmp_path, draws=1)
+    chosen = ["loso-sites-2-draw-1", "loso-subjects-2-draw-1", "loso-subjects-4-draw-1"]
+    path = make_table(
+        "learning_curve", tmp_path / "curve",
+        sites=[tmp_path / f"{one}-sites.csv" for one in chosen],
+        runs=[path for one in chosen for path in sorted(tmp_path.glob(f"runs/*/{one}/*/seed-0"))],
+    )  # fmt: skip
+    lines = printed_lines(path)
+    assert [line[0] for line in lines] == ["2", "4"] * 2
+    assert lines[1][2] == "not run" and lines[1][4] == "" and lines[0][4] != ""
+
+
 def test_runs_of_an_earlier_version_are_named(tmp_path):
     write_curve(tmp_path, draws=1)
     old = write_run(tmp_path, "gcn")
     sites, runs = sorted(tmp_path.glob("*-sites.csv")), sorted(tmp_path.glob("runs/*/*/*/seed-0"))
     with pytest.raises(BrioError, match=f"{old}/meta.json is of an earlier version"):
         make_table("learning_curve", tmp_path / "curve", sites=sites, runs=runs)
+
+
+def test_the_page_shows_both_curves_and_counts_draws(tmp_path):
+    write_curve(tmp_path)
+    files = {
+        "sites": sorted(map(str, tmp_path.glob("*-sites.csv"))),
+        "runs": sorted(map(str, tmp_path.glob("runs/*/*/*/seed-0"))),
+    }
+    table = make_table("learning_curve", tmp_path / "curve", datasets=DATASETS, **files)
+    given = Given(catalogue("figures")["learning_curve"], files, datasets=DATASETS)
+    plotting.save(given.module.draw(given), given, tmp_path / "figure")
+    summaries = sorted(set(tmp_path.glob("loso*.csv")) - set(tmp_path.glob("*-sites.csv")))
+    page = render(
+        tables=[str(table.with_suffix(".json"))], figures=[str(tmp_path / "figure.png")],
+        summaries=list(map(str, summaries)), **files, config=str(write_run_config(tmp_path)),
+        datasets=DATASETS, command="snakemake", out=str(tmp_path / "index.html"),
+    )  # fmt: skip
+    assert "unseen sites, 8 draws of training subjects" in page
+    assert "How many sites do I need?" in page and "AUC, as many of all sites" in page
+    auc = pd.read_csv(tmp_path / "loso.csv").set_index("variant").loc["gcn", "auc_mean"]
+    assert f"{100 * auc:.1f} [" in page
+    assert printed_lines(table)[2][2] == f"{100 * auc:.1f}", "headline and table say the same"

@@ -27,7 +27,7 @@ def draw(given: Given) -> plotting.Drawing:
     panels = list(rows.groupby(["cohort", "variant"], sort=False))
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
     lines = -(-len(panels) // columns)
-    width = plotting.PAGE if columns > 1 else plotting.PAGE * 0.62
+    width = plotting.PAGE if columns > 1 else plotting.PAGE * 0.7
     figure, axes = plotting.new_figure(width, 0.7 + 2.2 * lines, lines, columns, sharey=True)
     texts = []
     for index, axis in enumerate(axes.flat):
@@ -52,6 +52,8 @@ def draw(given: Given) -> plotting.Drawing:
 
 def _panel(axis: Axes, rows: pd.DataFrame) -> str:
     texts, whole = [], rows[rows["sites"] == ALL]
+    # Side by side, so that error bars can be told apart.
+    aside = 0.006 * (rows["training_subjects"].max() - rows["training_subjects"].min())
     for place, (arm, label) in enumerate(ARMS.items()):
         # The point with all subjects belongs to both curves; it is drawn once, with the first.
         points = pd.concat([rows[(rows["arm"] == arm) & (rows["sites"] != ALL)], whole])
@@ -61,9 +63,10 @@ def _panel(axis: Axes, rows: pd.DataFrame) -> str:
             points["training_subjects"], points["auc_mean"], linewidth=1.2, **style | {"marker": ""}
         )
         reach = [bars["auc_mean"] - bars["auc_low"], bars["auc_high"] - bars["auc_mean"]]
+        x = bars["training_subjects"] + (2 * place - 1) * aside
         axis.errorbar(
-            bars["training_subjects"], bars["auc_mean"], reach, label=label, markersize=4.5,
-            elinewidth=0.8, capsize=2, **style | {"linestyle": ""},
+            x, bars["auc_mean"], reach, label=label, markersize=4.5, elinewidth=0.8, capsize=2,
+            **style | {"linestyle": ""},
         )  # fmt: skip
         shown = zip(points["sites"], points["training_subjects"], points["auc_mean"])
         values = ", ".join(f"{100 * auc:.1f} ({n:.0f} subjects)" for _, n, auc in shown)

@@ -1,7 +1,6 @@
 """AUC adjusted for age, sex, motion and scan length, and AUC of subgroups, on unseen sites."""
 
 from dataclasses import replace
-from itertools import groupby
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,7 @@ from brio_core.evaluation.confounds import COVARIATES, FEWEST, Scored, adjust, s
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.cohorts import read_profiles
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import IDENTITY, cohort_title, in_paper_order, read_run
+from brio_core.reporting.results import IDENTITY, cohort_title, in_paper_order, ordered, read_run
 from brio_core.reporting.summary import by_variant
 from brio_core.reporting.table import NONE, Cell, Table, number, plural, with_interval
 
@@ -22,12 +21,12 @@ OUTPUT = {
 }
 
 NAMES = {"age": "age", "male": "sex", "mean_fd": "motion", "frames": "scan length"}
-GROUPS = {
-    "women": "Women", "men": "Men", "young": "Youngest", "middle": "Middle", "old": "Oldest",
-    "low": "Lowest", "medium": "Middle", "high": "Highest",
-}  # fmt: skip
-SPANS = (("", 1), ("Whole site", 4), ("Sex", 2), ("Thirds by age", 3), ("Thirds by motion", 3))
-COLUMNS = ("Method", "AUC, same subjects", "Adjusted AUC", "Change", "Explained", *GROUPS.values())
+SUBGROUPS = {
+    "Sex": {"women": "Women", "men": "Men"},
+    "Thirds by age": {"young": "Youngest", "middle": "Middle", "old": "Oldest"},
+    "Thirds by motion": {"low": "Lowest", "medium": "Middle", "high": "Highest"},
+}
+COLUMNS = ("Method", "AUC, same subjects", "Adjusted AUC", "Change", "Explained")
 ENDS = ("auc_mean", "auc_low", "auc_high")
 CHANGE = ("change", "change_low", "change_high")
 # A mean over fewer sites says nothing about the next.
@@ -47,25 +46,36 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     """One row per variant and group of subjects: ``all``, ``adjusted``, and the subgroups."""
     profiles = read_profiles(given.files["profiles"])
     runs = [read_run(folder) for folder in given.files["runs"]]
+    places = [(run.meta["cohort"], run.meta["protocol"]) for run in runs]
     found, notes = [], []
-    place = lambda run: (run.meta["cohort"], run.meta["protocol"])  # noqa: E731
-    for (cohort, _), same in groupby(sorted(runs, key=place), place):
-        own = list(same)
-        people = profiles[cohort].set_index("subject").loc[own[0].test["subject"]]
+    for place in ordered(places):
+        own = [run for run, other in zip(runs, places) if other == place]
+        people = profiles[place[0]].set_index("subject").reindex(own[0].test["subject"])
         covariates = {name: people[name].to_numpy(float) for name in COVARIATES}
-        rows = []
-        for one in by_variant(own):
-            words = {key: one.meta[key] for key in IDENTITY}
-            rows += [
-                words | row for row in _rows(Scored(one.fold, one.label, one.logits, covariates))
-            ]
+        rows = [
+            {key: one.meta[key] for key in IDENTITY} | row
+            for one in by_variant(own)
+            for row in _rows(Scored(one.fold, one.label, one.logits, covariates))
+        ]
         if rows:
-            notes.append(_note(cohort_title(given.datasets, cohort), rows, covariates))
+            notes.append(_note(cohort_title(given.datasets, place[0]), rows, covariates))
             found += rows
     rows = in_paper_order(pd.DataFrame(found, columns=[*IDENTITY, "group_of_subjects", *NUMBERS]))
-    lines = by_cohort(rows, replace(given, planned={}), COLUMNS, _cells)
+    enough = set(rows.loc[rows["sites"] >= ENOUGH, "group_of_subjects"])
+    shown = {
+        heading: {name: title for name, title in names.items() if name in enough}
+        for heading, names in SUBGROUPS.items()
+    }
+    columns = [*COLUMNS, *(title for names in shown.values() for title in names.values())]
+    spans = (("", 1), ("Whole sites", len(COLUMNS) - 1))
+    spans += tuple((heading, len(names)) for heading, names in shown.items() if names)
+
+    def cells(own: pd.DataFrame) -> list[Cell]:
+        return _cells(own, [name for names in shown.values() for name in names])
+
+    lines = by_cohort(rows, replace(given, planned={}), columns, cells)
     text = notes or ["No cohort has covariates that differ within its sites."]
-    return rows, given.table(COLUMNS, lines, EXPLAINED, *text, spans=SPANS)
+    return rows, given.table(columns, lines, EXPLAINED, *text, spans=spans)
 
 
 def _rows(scored: Scored) -> list[dict]:
@@ -84,16 +94,14 @@ def _rows(scored: Scored) -> list[dict]:
     ]
 
 
-def _cells(own: pd.DataFrame) -> list[Cell]:
+def _cells(own: pd.DataFrame, shown: list[str]) -> list[Cell]:
     by_group = own.set_index("group_of_subjects")
     adjusted = by_group.loc["adjusted"]
     cells = [with_interval(*by_group.loc[name, list(ENDS)]) for name in ("all", "adjusted")]
     cells += [with_interval(*adjusted[list(CHANGE)])]
     cells += [Cell(number(100 * adjusted["explained"], ".1f"))]
-    for name in GROUPS:
-        row = by_group.loc[name] if name in by_group.index else {"sites": 0}
-        shown = row["sites"] >= ENOUGH
-        cells.append(with_interval(*row[list(ENDS)]) if shown else Cell(NONE))
+    for row in (by_group.loc[name] for name in shown):
+        cells.append(with_interval(*row[list(ENDS)]) if row["sites"] >= ENOUGH else Cell(NONE))
     return cells
 
 
@@ -106,7 +114,8 @@ def _note(title: str, rows: list[dict], covariates: dict[str, np.ndarray]) -> st
     counts = [
         f"{'motion ' if name in ('low', 'medium', 'high') else ''}{name} "
         f"{plural(first[name]['subjects'], 'subject')} of {plural(first[name]['sites'], 'site')}"
-        for name in GROUPS
+        for names in SUBGROUPS.values()
+        for name in names
         if first[name]["sites"] >= ENOUGH
     ]
     age, motion = (thirds(covariates[name]) for name in ("age", "mean_fd"))

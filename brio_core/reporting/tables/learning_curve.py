@@ -1,5 +1,6 @@
 """How many sites are needed: training on few sites, or on as many subjects of all sites."""
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -14,7 +15,7 @@ from brio_core.reporting.results import (
     read_meta,
     read_sites,
 )
-from brio_core.reporting.table import Cell, Row, Table, heading, number, with_interval
+from brio_core.reporting.table import NOT_RUN, Cell, Row, Table, heading, number, with_interval
 from brio_core.system.errors import BrioError
 
 OUTPUT = {"files": ["sites", "runs"], "page": "training"}
@@ -23,6 +24,7 @@ ALL = "all"
 ARMS = {"sites": "Few sites", "subjects": "All sites, fewer subjects"}
 WORDS = [key for key in IDENTITY if key != "protocol"]
 SIZES = ("training_sites", "training_subjects")
+DIFFERENCE = ("difference", "difference_low", "difference_high")
 COLUMNS = (
     "Training sites", "Training subjects", "AUC, these sites", "AUC, as many of all sites",
     "Difference",
@@ -51,16 +53,17 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
 
 
 def _line(point: pd.DataFrame) -> Row:
-    by_arm = point.set_index("arm")
-    few = by_arm.loc["sites"]
-    cells = [Cell(str(few["sites"])), Cell(number(few["training_subjects"], ",.0f"))]
+    first, by_arm = point.iloc[0], point.set_index("arm")
+    cells = [Cell(first["sites"]), Cell(number(first["training_subjects"], ",.0f"))]
     for arm in ARMS:
         if arm in by_arm.index:
             auc = (by_arm.loc[arm, f"auc_{end}"] for end in ("mean", "low", "high"))
             cells.append(with_interval(*auc))
-    if len(point) > 1:
-        cells.append(with_interval(*(few[f"difference{end}"] for end in ("", "_low", "_high"))))
-    return Row((*cells, *[Cell("")] * (len(COLUMNS) - len(cells))))
+        else:
+            # All subjects belong to both curves; they are printed once.
+            cells.append(Cell("" if first["sites"] == ALL else NOT_RUN))
+    ends = [first[name] for name in DIFFERENCE] if len(point) > 1 else []
+    return Row((*cells, with_interval(*ends) if ends else Cell("")))
 
 
 def curve_rows(sites: Sequence[str], runs: Sequence[str]) -> pd.DataFrame:
@@ -87,7 +90,7 @@ def curve_rows(sites: Sequence[str], runs: Sequence[str]) -> pd.DataFrame:
     folds["sites"] = drawn[1].fillna(ALL)
     found = []
     for _, own in in_paper_order(folds).groupby(["cohort", "variant"], sort=False):
-        whole = own.loc[own["sites"] == ALL, "training_subjects"].sum()
+        whole = own.loc[own["sites"] == ALL, "training_subjects"].sum() or math.inf
         numbers = sorted(set(own["sites"]) - {ALL}, key=int)
         for count in [*numbers, ALL]:
             point = own[own["sites"] == count]
@@ -111,7 +114,6 @@ def _point(point: pd.DataFrame, words: dict) -> list[dict]:
         row["auc_sd_draws"] = draws.std(ddof=1)
         rows.append(row)
     if len(by_fold) > 1:
-        names = ("difference", "difference_low", "difference_high")
         change = (by_fold["subjects"] - by_fold["sites"]).dropna()
-        rows[0] |= dict(zip(names, interval_over_sites(change)))
+        rows[0] |= dict(zip(DIFFERENCE, interval_over_sites(change)))
     return rows
