@@ -7,7 +7,7 @@ not tell its own. Patients take no part in the fit, so what the disorder itself 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -174,4 +174,14 @@ def site_aucs(scored: Scored, fewest: int = 1) -> dict[str, float]:
 def over_sites(scored: Scored, aucs: dict[str, float]) -> Subgroup:
     """The mean of :func:`site_aucs`, and who counts in it."""
     subjects = int(np.isin(scored.site.astype(str), list(aucs)).sum())
-    return Subgroup(interval_over_sites(list(aucs.values())), subjects, len(aucs))
+    return Subgroup(auc_over_sites(list(aucs.values())), subjects, len(aucs))
+
+
+def auc_over_sites(aucs: Sequence[float]) -> Estimate:
+    """The mean with an interval inside 0 and 1, as summaries have it.
+
+    Where all sites say the same, such as 1, they do not tell how sure that is.
+    """
+    mean, low, high = interval_over_sites(aucs)
+    ends = (max(low, 0.0), min(high, 1.0)) if low < high else (math.nan, math.nan)
+    return Estimate(mean, *ends)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from brio_core.evaluation.confounds import Scored, adjust, subgroups
+from brio_core.evaluation.confounds import Scored, adjust, auc_over_sites, subgroups
 from brio_core.evaluation.scores import auc
 
 SIZES = (15, 18, 22, 30, 40, 55, 70, 100, 180, 16, 25, 35)
@@ -138,3 +138,10 @@ def test_subgroups_are_means_over_sites_with_enough_of_both_classes():
     group = found["male", "men"]
     assert group.auc.value == pytest.approx(np.mean(aucs))
     assert (group.sites, group.subjects) == (len(aucs), subjects)
+
+
+def test_intervals_of_auc_end_where_auc_does():
+    mean, low, high = auc_over_sites([1.0, 0.9, 1.0, 0.95])
+    assert high == 1 and low < mean < 1
+    assert np.isnan(auc_over_sites([1.0, 1.0, 1.0])[1:]).all()
+    assert np.isnan(auc_over_sites([0.7])[1:]).all()

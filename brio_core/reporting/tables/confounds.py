@@ -88,7 +88,7 @@ def _rows(scored: Scored) -> list[dict]:
     groups += [(word, group, {}) for _, word, group in subgroups(scored)]
     return [
         {"group_of_subjects": name, "sites": group.sites, "subjects": group.subjects}
-        | dict(zip(ENDS, np.clip(group.auc, 0, 1)))
+        | dict(zip(ENDS, group.auc))
         | more
         for name, group, more in groups
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from brio_core.cohorts.subsets import DRAWN
+from brio_core.evaluation.confounds import auc_over_sites
 from brio_core.evaluation.intervals import interval_over_sites
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import (
@@ -106,7 +107,7 @@ def _point(point: pd.DataFrame, words: dict) -> list[dict]:
     rows = []
     for arm in (arm for arm in ARMS if arm in by_fold):
         own = point[point["arm"] == arm]
-        mean, low, high = interval_over_sites(by_fold[arm])
+        mean, low, high = auc_over_sites(by_fold[arm])
         draws = own[own["draw"] != ""].groupby("draw")["auc"].mean()
         row = {**words, "arm": arm, "sites": own["sites"].iloc[0], "draws": len(draws)}
         row |= {key: own[key].mean() for key in SIZES}
