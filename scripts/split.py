@@ -10,7 +10,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--participants", type=Path, required=True)
     parser.add_argument("--cohort", required=True)
-    parser.add_argument("--protocol", required=True, help="loso, id or loso-permuted-<number>")
+    parser.add_argument("--protocol", required=True, help="loso, id, loso-permuted-1, …")
     parser.add_argument("--split-seed", type=int, required=True)
     parser.add_argument("--ring", type=int, default=0, help="number of this ring among several")
     parser.add_argument("--out", type=Path, required=True, help="JSON, with a checksum")

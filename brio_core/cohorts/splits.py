@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from brio_core.cohorts.subsets import DRAWN, MATCHED, drawn_folds, motion_matched
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
@@ -190,16 +191,30 @@ def plain_rows(split: dict):
 def make_split(table, cohort: str, protocol: str, split_seed: int, ring: int = 0) -> dict:
     """The contents of a split file from participants.tsv; the first ring bears no number."""
     site, label, group = (table[name].to_numpy() for name in ("site", "label", "group"))
-    permuted = PERMUTED.fullmatch(protocol)
+    permuted, drawn = PERMUTED.fullmatch(protocol), DRAWN.fullmatch(protocol)
     if permuted:
         label = permute_within_site(site, label, int(permuted[1]))
-    if protocol == "loso" or permuted:
+    if protocol == "loso" or permuted or drawn:
         folds = loso(site, label, group, split_seed)
+        if drawn:
+            folds = drawn_folds(folds, site, label, cohort, drawn)
+    elif protocol == MATCHED:
+        rows = motion_matched(site, label, table["mean_fd"])
+        folds = [
+            _fold(
+                fold["name"],
+                rows[fold["test"]],
+                [rows[part] for part in fold["validation_groups"]],
+                rows[fold["train"]],
+            )
+            for fold in loso(site[rows], label[rows], group[rows], split_seed)
+        ]
     elif protocol == "id":
         folds = id_folds(site, label, group, split_seed)
     else:
         raise BrioError(
-            f"there is no protocol {protocol!r}; choose loso, id or loso-permuted-<number>"
+            f"there is no protocol {protocol!r}; choose loso, id, loso-permuted-<number>, "
+            f"{MATCHED}, or loso-sites-<number>-draw-<number>, also with subjects for sites"
         )
     split = {
         "cohort": cohort,

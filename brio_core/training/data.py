@@ -31,11 +31,8 @@ class Fold:
     validation: np.ndarray
     validation_groups: tuple[np.ndarray, ...]
     block_length: float
-
-    @property
-    def sources(self) -> np.ndarray:
-        """Training and validation subjects."""
-        return np.union1d(self.train, self.validation)
+    sources: np.ndarray
+    """Who trains where validation subjects may train too."""
 
     def on_sources(self, parts: Iterable[np.ndarray]) -> "Fold":
         """The same fold with all source subjects in training; validation leaves parts out in turn.
@@ -63,7 +60,8 @@ def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
     for fold in split["folds"]:
         rows = [np.asarray(fold[part], np.int64) for part in ("train", "test", "validation")]
         groups = tuple(np.asarray(group, np.int64) for group in fold["validation_groups"])
-        folds.append(Fold(fold["name"], *rows, groups, estimates[fold["name"]]))
+        sources = np.asarray(fold.get("sources", np.union1d(rows[0], rows[2])), np.int64)
+        folds.append(Fold(fold["name"], *rows, groups, estimates[fold["name"]], sources))
     return folds
 
 

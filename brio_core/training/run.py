@@ -168,12 +168,15 @@ def fold_records(
         here = problem.with_hyperparameters(chosen)
         return getattr(here.trial.hyperparameters, "first_epoch", None)
 
+    trained = problem.data.on_sources() if problem.trial.trains_on_sources else problem.data
     # Folds train together, so a fold's share of the time is the time per epoch and fold. The
     # lengths of tries that were not kept are not known; they count like those that were.
     epochs = len(tries) * sum(result.epochs for result in results)
     return [
         {
             "name": result.name,
+            "training_subjects": len(fold.train),
+            "training_sites": trained.n_sites(fold),
             "selected_epoch": result.selected_epoch,
             "validation_auc": result.validation_auc,
             "epochs": result.epochs,
@@ -181,7 +184,7 @@ def fold_records(
             "seconds_per_epoch": round(training_seconds / epochs, 6),
             "chosen": result.chosen,
         }
-        for result in results
+        for result, fold in zip(results, trained.folds)
     ]
 
 

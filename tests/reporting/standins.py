@@ -202,6 +202,25 @@ def write_profile(root: Path, cohort_name: str = "demo", sites=SITES, per_site=1
     return path
 
 
+def write_curve(root: Path, sizes=(2, 4), draws=2, **words) -> None:
+    """Runs and summaries of a learning curve; its methods grow better with the sites."""
+    drawn = [(arm, size, draw) for arm in ("sites", "subjects") for size in sizes
+             for draw in range(1, draws + 1)]  # fmt: skip
+    for arm, size, draw in [("", 6, 0), *drawn]:
+        protocol = f"loso-{arm}-{size}-draw-{draw}" if arm else "loso"
+        runs = []
+        for variant in ("gcn", "linear-correlation"):
+            effect = 0.3 + 0.2 * size + 0.1 * (arm == "subjects")
+            folder = write_run(root, variant, protocol=protocol, effect=effect, **words)
+            meta = json.loads((folder / "meta.json").read_text())
+            sites = 6 if arm == "subjects" else size
+            own = {"training_subjects": 14 * size, "training_sites": sites}
+            meta["folds"] = [fold | own for fold in meta["folds"]]
+            (folder / "meta.json").write_text(json.dumps(meta))
+            runs.append(folder)
+        summarised(root, runs, protocol)
+
+
 def write_block_lengths(root: Path, protocol: str = "loso", sites=SITES) -> Path:
     """Write one block-length file; folds differ a little."""
     generator = np.random.default_rng(7)

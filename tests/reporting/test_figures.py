@@ -22,6 +22,7 @@ from tests.reporting.standins import (
     summarised,
     write_block_lengths,
     write_cohort,
+    write_curve,
     write_profile,
     write_run,
 )
@@ -53,6 +54,7 @@ def results(tmp_path_factory):
         write_diagnostics(root, cohort, placed=cohort == "demo")
     write_cohort(root)
     write_profile(root)
+    write_curve(root / "curve")
     return root
 
 
@@ -81,6 +83,10 @@ def inputs(root, name):
         "ablations": sweep,
         "sensitivity": sweep,
         "sites": {"profiles": [cohort / "site_profile.tsv"]},
+        "learning_curve": {
+            "sites": sorted(root.glob("curve/*-sites.csv")),
+            "runs": sorted(root.glob("curve/runs/*/*/*/seed-0")),
+        },
         "block_length": {"block_lengths": sorted(root.glob("blocklength/demo/*.json"))},
     }[name]
 

@@ -74,12 +74,10 @@ def test_the_run_of_the_document_on_abide():
     assert len(unseen) == 16 * 3 + 5 + 5
     assert len(runs) - len(unseen) == 17 + 5
     common = ["claims", "paper_vs_ours", "settings", "settings-others"]
-    aside = ("sites", "regions", "diagnostics")
+    aside = ("sites", "regions", "diagnostics", "confounds")
     files = document_files(resolved)
-    assert (
-        "results/tables/presets.csv" in files["tables"]
-        and "results/tables/presets.json" in files["printed"]
-    )
+    assert "results/tables/presets.csv" in files["tables"]
+    assert "results/tables/presets.json" in files["printed"]
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = set(files["tables"]) - {f"results/tables/{name}.csv" for name in common}
     names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))

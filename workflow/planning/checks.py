@@ -71,6 +71,9 @@ def _names(configuration: Configuration, where: Where) -> Iterator[str]:
         ("experiment_seeds", configuration.experiments, "experiment"),
     ):
         yield from _unknown(config[key], known, what, f"{where(key)}: {key!r}")
+    curve = config["learning_curve"]["variants"]
+    place = f"{where('learning_curve')}: 'learning_curve.variants'"
+    yield from _unknown(curve, variants, "variant", place)
     for variant, seeds in config["more_seeds"].items():
         for seed in seeds:
             if seed in config["seeds"]:

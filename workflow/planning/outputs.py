@@ -104,17 +104,20 @@ def planned(configuration: Configuration, kind: str, name: str) -> dict:
 
 
 @lru_cache
-def active_pairs(configuration: Configuration, permuted: bool = True) -> list[tuple]:
-    """(experiment, cohort, protocol) of the active experiments, maybe without permuted labels."""
+def active_pairs(configuration: Configuration, changed: bool = True) -> list[tuple]:
+    """(experiment, cohort, protocol) of the active experiments.
+
+    Without ``changed`` ones there are neither permuted labels nor fewer subjects.
+    """
     active = configuration.config["experiments"]
     runs = [(name, run) for name in active for run in experiment_runs(configuration, name)]
     pairs = dict.fromkeys((name, run.cohort, run.protocol) for name, run in runs)
-    return [pair for pair in pairs if permuted or "permuted" not in pair[2]]
+    return [pair for pair in pairs if changed or pair[2] in ("loso", "id")]
 
 
 def whole_run_tables(configuration: Configuration) -> list[str]:
     """Tables of the whole run; with permuted labels alone there is nothing to compare."""
-    compared = active_pairs(configuration, permuted=False)
+    compared = active_pairs(configuration, changed=False)
     return [name for name in WHOLE_RUN if compared or name not in ("claims", "paper_vs_ours")]
 
 
@@ -139,7 +142,7 @@ def output_inputs(configuration: Configuration, kind: str, name: str) -> dict[st
 
 def whole_run_inputs(configuration: Configuration, *options: str) -> dict[str, list[str]]:
     """The same for what is made of all active experiments."""
-    summaries = active_pairs(configuration, permuted=False)
+    summaries = active_pairs(configuration, changed=False)
     pairs = [pair for _, *pair in summaries if pair[1] == "loso"]
     cohorts = [cohort for _, cohort, _ in active_pairs(configuration)]
     runs = diagnosed_runs(configuration) if "diagnostics" in options else ()

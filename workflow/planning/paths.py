@@ -9,8 +9,9 @@ class Run(NamedTuple):
     """One training, which holds all folds of its protocol.
 
     ``ring`` numbers the rings of validation sites, from the first of ``split_seeds`` on. Nothing
-    sets the last two fields yet: a draw of training sites and a kind of connectivity. A run that
-    has their defaults is named without them.
+    sets the last field yet, a kind of connectivity. A run that has their defaults is named without
+    them. A draw of training subjects is a protocol: its split says who trains, and everything that
+    carries a split's checksum carries the draw.
     """
 
     cohort: str
@@ -18,7 +19,6 @@ class Run(NamedTuple):
     variant: str
     seed: int
     ring: int = 0
-    draw: int = 0
     connectivity: str = "fisher-z"
 
     @property

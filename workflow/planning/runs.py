@@ -6,6 +6,9 @@ from pathlib import Path
 
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
 from workflow.planning.paths import Run
+from workflow.planning.sources import knows_motion
+
+MATCHED = "loso-motion-matched"
 
 
 @lru_cache
@@ -51,7 +54,7 @@ def _entry_runs(configuration: Configuration, experiment: str, entry: dict) -> I
     for cohort in config["cohorts"]:
         if entry["cohorts"] != "all" and cohort not in entry["cohorts"]:
             continue
-        for protocol in entry["protocols"]:
+        for protocol in _protocols(configuration, cohort, entry["protocols"]):
             for variant in _variants(configuration, entry["variants"]):
                 for seed in _seeds(configuration, protocol, variant, wanted):
                     for ring in _rings(configuration, protocol, entry["rings"]):
@@ -64,8 +67,24 @@ def _rings(configuration: Configuration, protocol: str, wanted: str) -> range:
     return range(len(configuration.config["split_seeds"]) if several else 1)
 
 
+def _protocols(configuration: Configuration, cohort: str, wanted: list[str]) -> Iterator[str]:
+    """Protocols of an entry that fit the cohort; a learning curve is ``loso`` and its draws."""
+    for protocol in wanted:
+        if protocol == "learning-curve":
+            curve = configuration.config["learning_curve"]
+            yield "loso"
+            for arm in ("sites", "subjects"):
+                for number in sorted(curve["sites"]):
+                    for draw in range(1, curve["draws"] + 1):
+                        yield f"loso-{arm}-{number}-draw-{draw}"
+        elif protocol != MATCHED or knows_motion(configuration.datasets[cohort]):
+            yield protocol
+
+
 def _variants(configuration: Configuration, wanted: str | list) -> list[str]:
     methods, known = configuration.config["methods"], configuration.variants
+    if wanted == "learning-curve":
+        wanted = configuration.config["learning_curve"]["variants"]
     allowed = configuration.config["variants"]
     if wanted == "all":
         return methods

@@ -49,6 +49,11 @@ def subject_tables(dataset: dict, data_dir: str) -> list[str]:
     return [str(path) for path in (table_path(dataset, data_dir), *further) if path.is_file()]
 
 
+def knows_motion(dataset: dict) -> bool:
+    """Whether the mean FD of subjects may be known: by a column, or by files of confounds."""
+    return "mean_fd" in dataset["columns"] or dataset["source"]["kind"] == "bids"
+
+
 def atlas_files(dataset: dict, data_dir: str) -> list[str]:
     """The files that name and place the regions of series, where the dataset has any."""
     folder, rois = Path(data_dir) / dataset["source"]["folder"], dataset["rois"]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jinja2
 import pandas as pd
 
+from brio_core.cohorts.subsets import DRAWN
 from brio_core.reporting import results
 from brio_core.reporting.pages.headline import headlines
 from brio_core.reporting.pages.pictures import Picture, read_picture
@@ -77,9 +78,9 @@ def render(
             results.cohort_title(datasets, name)
             for name in results.ordered(run["cohort"] for run in trained)
         ],
-        facts=_facts(trained, rows.drop_duplicates("cohort"), datasets),
+        facts=_facts(trained, _whole_cohorts(rows), datasets),
         overrides=changed_hyperparameters(read_yaml(config) or {}),
-        headlines=headlines(rows[~is_permuted], results.read_sites(sites), datasets),
+        headlines=headlines(rows, results.read_sites(sites), datasets),
         verdict=verdict(permuted_rows(permuted)) if len(permuted) else "",
         sections=sections(list(map(read_json, tables)), list(map(read_picture, figures))),
         versions=_versions(trained),
@@ -128,6 +129,12 @@ def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
     ]
 
 
+def _whole_cohorts(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per cohort, of a protocol with all its subjects where there is one."""
+    whole = rows["protocol"].isin(list(results.PROTOCOLS))
+    return pd.concat([rows[whole], rows[~whole]]).drop_duplicates("cohort")
+
+
 def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str, str]:
     protocols = results.ordered((run["protocol"] for run in runs), tuple(results.PROTOCOLS))
     ours = [run for run in runs if run["device"] != results.EXTERNAL]
@@ -161,9 +168,13 @@ def _facts(runs: list[dict], cohorts: pd.DataFrame, datasets: dict) -> dict[str,
 
 
 def _protocols(names: list[str]) -> str:
-    true = [results.protocol_title(name) for name in names if not results.PERMUTED.fullmatch(name)]
-    permuted = len(names) - len(true)
-    return ", ".join(true + ([plural(permuted, "permutation") + " of labels"] if permuted else []))
+    permuted = [name for name in names if results.PERMUTED.fullmatch(name)]
+    drawn = [name for name in names if DRAWN.fullmatch(name)]
+    true = [results.protocol_title(one) for one in names if one not in {*permuted, *drawn}]
+    for some, one in ((permuted, "permutation of labels"), (drawn, "draw of training subjects")):
+        first, rest = one.split(" ", 1)
+        true += [f"{plural(len(some), first)} {rest}"] if some else []
+    return ", ".join(true)
 
 
 def _versions(runs: list[dict]) -> dict[str, str]:
