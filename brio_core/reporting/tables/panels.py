@@ -89,10 +89,11 @@ def _across_methods(one: Diagnostics) -> Iterator[dict]:
     for name, (rho, discordant) in relations(one).items():
         yield _row("a", name, "Spearman's rho over runs", rho)
         yield _row("a", name, "discordant pairs", discordant)
-    means = compared(one).groupby("variant", sort=False)[[*AXES]].mean()
-    for variant, row in means.iterrows():
-        for axis in AXES:
-            yield _row("a", one.variants[variant]["label"], axis.replace("_", " "), row[axis])
+    means = compared(one).groupby("variant")[[*AXES]].mean()
+    for variant, about in one.variants.items():
+        for axis in AXES if variant in means.index else ():
+            value = means.loc[variant, axis]
+            yield _row("a", about["label"], axis.replace("_", " "), value)
 
 
 def _sweep(one: Diagnostics) -> Iterator[dict]:
