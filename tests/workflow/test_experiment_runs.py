@@ -72,15 +72,15 @@ def test_the_run_of_the_document_on_abide():
     resolved = configuration(f"{STUDY}/config")
     runs = experiment_runs(resolved, "main")
     unseen = [run for run in runs if run.protocol == "loso"]
-    assert len(unseen) == 16 * 3 + 5 + 5
-    assert len(runs) - len(unseen) == 17 + 5
+    assert len(unseen) == 16 * 3 + 5 + 6
+    assert len(runs) - len(unseen) == 17 + 6
     files = document_files(resolved)
     assert "results/tables/presets.csv" in files["tables"]
     assert "results/tables/presets.json" in files["printed"]
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
     names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
-    assert tables - {*WHOLE_RUN} == {*names} - {"sites", "regions", "diagnostics"}
+    assert tables - {*WHOLE_RUN} == {*names} - {"sites", "regions", "diagnostics", "confounds"}
 
 
 def test_sweeps_are_shortened_by_variants():
@@ -228,13 +228,13 @@ def test_figures_about_brio_are_left_out_without_it():
 def test_the_paper_is_complete():
     resolved = configuration("paper")
     count = {name: len(experiment_runs(resolved, name)) for name in resolved.experiments}
-    assert count["main"] == (17 * 5 + 5) * 5 * 2
+    assert count["main"] == (17 * 5 + 6) * 5 * 2
     assert count["ablations"] == (4 + 1) * 5 * 5
     assert count["sensitivity"] == (8 + 1) * 5 * 5
     assert count["block-length"] == (2 + 1) * 5 * 5
     assert count["lambda-sweep"] == (5 + 1) * 5 * 5
     # All methods, five strengths without guidance, and without re-estimation support.
-    assert count["diagnostics"] == ((17 + 6) * 5 + 5) * 5
+    assert count["diagnostics"] == ((17 + 6) * 5 + 6) * 5
 
 
 WORDS = {"cohorts": ["demo"], "methods": ["gcn", "brio"], "seeds": [0, 1],
