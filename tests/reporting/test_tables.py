@@ -167,7 +167,7 @@ def test_notes_explain_deviation_bracket_seeds_and_sites(results):
 def test_rows_with_more_or_fewer_seeds_are_named():
     rows = [("GCN", 3), ("GIN", 3), ("BRIO", 5), ("Linear (a)", 1), ("Linear (b)", 1)]
     part = pd.DataFrame(rows, columns=["label", "seeds"])
-    part = part.assign(subjects=9, sites=5, folds=5, left_out=0)
+    part = part.assign(rings=1, subjects=9, sites=5, folds=5, left_out=0)
     end = "3 seeds (5 of BRIO; 1 of Linear (a), Linear (b))."
     assert counts(part, ("x", "loso"), {}).endswith(f"5 test folds, {end}")
     assert counts(part.iloc[:2], ("x", "loso"), {}).endswith("5 test folds, 3 seeds.")
