@@ -7,6 +7,7 @@ from brio_core.system.versions import (
     ROOT,
     _fingerprint,
     _imports,
+    _module_files,
     _tree,
     code_version,
     method_files,
@@ -28,7 +29,7 @@ def repository(tmp_path):
         (tmp_path / name).write_text(text)
 
     def version():
-        for cached in (code_version, _imports, _fingerprint, _tree):
+        for cached in (code_version, _imports, _module_files, _fingerprint, _tree):
             cached.cache_clear()
         return code_version("scripts/run.py", root=tmp_path)
 
