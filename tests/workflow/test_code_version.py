@@ -3,15 +3,7 @@
 import pytest
 
 from brio_core.methods.registry import SHARED
-from brio_core.system.versions import (
-    ROOT,
-    _fingerprint,
-    _imports,
-    _module_files,
-    _tree,
-    code_version,
-    method_files,
-)
+from brio_core.system.versions import ROOT, code_version, examined, imported, method_files
 
 
 @pytest.fixture
@@ -29,7 +21,7 @@ def repository(tmp_path):
         (tmp_path / name).write_text(text)
 
     def version():
-        for cached in (code_version, _imports, _module_files, _fingerprint, _tree):
+        for cached in (code_version, examined):
             cached.cache_clear()
         return code_version("scripts/run.py", root=tmp_path)
 
@@ -86,12 +78,7 @@ def test_a_method_is_a_module_or_a_package():
 
 def test_training_imports_no_method():
     """Else a change of one method would retrain all."""
-    found, waiting = set(), [ROOT / "scripts/train.py"]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += _imports(path, ROOT)
+    found = imported([ROOT / "scripts/train.py"])
     methods = {path.name for path in found if path.parent.name == "methods"}
     shared = {f"{name}.py" for name in SHARED if name not in ("layers", "linear")}
     assert methods == {"__init__.py", *shared}
