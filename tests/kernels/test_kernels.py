@@ -12,7 +12,7 @@ from torch.nn import functional
 from brio_core import kernels
 from brio_core.connectivity.graphs import node_descriptor, signed_graph, symmetric_top
 from brio_core.methods.brainnettf import dropout_norm, relu_dropout
-from brio_core.methods.xg_gnn.linear_convolutions import SiteNorm
+from brio_core.methods.xg_gnn.layers import SiteNorm
 from brio_core.system.randomness import uniform
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import grad, vmap
 
-from brio_core.methods.brio.alignment import alignment_loss, pair_costs
-from brio_core.methods.brio.qualification import qualify
+from brio_core.methods.brio.qualification import alignment_loss, pair_costs, qualify
 from brio_core.methods.layers.transport import (
     balanced_assignment,
     marginal_error,
