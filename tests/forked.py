@@ -34,8 +34,8 @@ def _serve() -> None:
     import snakemake.cli  # noqa: F401
     import snakemake_executor_plugin_slurm  # noqa: F401
 
-    # What is there now stays: no collection need look through it again.
-    gc.freeze()
+    # Children end before they could make much garbage.
+    gc.disable()
     for line in sys.stdin:
         if not (child := os.fork()):
             return _become(*json.loads(line))
