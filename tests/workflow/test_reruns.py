@@ -115,13 +115,17 @@ def test_the_style_of_a_figure_reruns_no_diagnostics(after_demo, file, figures):
 
 
 def test_one_lost_prediction_reruns_its_cell_and_what_hangs_on_it(after_demo):
-    folder = after_demo.folder / "results/runs/demo/loso/brio-k2/seed-0"
-    (folder / "predictions.csv").unlink()
+    for run in ("loso/brio-k2", "id/gcn"):
+        (after_demo.folder / f"results/runs/demo/{run}/seed-0/predictions.csv").unlink()
     jobs = after_demo.plan()
-    assert runs_of(jobs) == {("demo", "loso", "brio-k2", "0")}
-    assert runs_of(jobs, "summarise") == {("sensitivity", "demo", "loso")}
-    assert runs_of(jobs, "figure") == {("sensitivity",)}
-    assert not runs_of(jobs, "diagnose"), "K = 2 is not diagnosed"
+    assert runs_of(jobs) == {("demo", "loso", "brio-k2", "0"), ("demo", "id", "gcn", "0")}
+    summaries = {("sensitivity", "demo", "loso"), ("main", "demo", "id")}
+    assert runs_of(jobs, "summarise") == summaries
+    assert ("sensitivity",) in runs_of(jobs, "figure")
+    tables = runs_of(jobs, "table")
+    assert ("main-id",) in tables
+    assert not {("main-loso",), ("settings",)} & tables
+    assert not runs_of(jobs, "diagnose"), "neither is diagnosed"
 
 
 def test_words_about_a_cohort_extract_nothing(after_demo):
@@ -143,7 +147,7 @@ def test_a_new_seed_trains_only_its_cells(after_demo):
 
 
 def test_dropped_models_cost_nothing_later(project):
-    words = ("--cores", "2", "--config", "model_files=drop")
+    words = ("--cores", "2", "--config", "model_files=drop", "experiments=[diagnostics]")
     done = project.snakemake(*words)
     assert done.returncode == 0, done.stdout
     results = project.folder / "results"
@@ -151,7 +155,6 @@ def test_dropped_models_cost_nothing_later(project):
     assert not list(results.glob("runs/**/models.pt"))
     assert (results / "diagnostics/demo/loso/brio/seed-0/folds.csv").exists()
     assert "Nothing to be done" in project.snakemake(*words).stdout
-    assert project.plan("--config", "model_files=drop") == set()
 
 
 def test_compression_retrains_nothing(after_demo):
