@@ -25,8 +25,7 @@ from torch.nn import functional
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.methods.hyperparameters import EpisodeHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
-from brio_core.methods.layers.mixup import draw_blend, mix
-from brio_core.methods.layers.series import mirrored_window, standardised
+from brio_core.methods.layers.series import draw_blend, mirrored_window, mix, standardised
 from brio_core.methods.train_view import TrainView
 from brio_core.methods.xg_gnn.layers import (
     Constructor,
