@@ -157,6 +157,16 @@ def test_external_predictions_are_adopted_and_followed(after_demo):
     assert "the file theirs-1.csv does not exist" in done.stdout.splitlines()[-1]
 
 
+def test_one_lost_prediction_file_reruns_its_cell_and_what_hangs_on_it(after_demo):
+    lost = after_demo.folder / "results/runs/demo/id/gcn/seed-0/predictions.csv"
+    lost.unlink()
+    jobs = after_demo.plan()
+    assert {job for job in jobs if job[0] == "train"} == {("train", "demo", "id", "gcn", "0")}
+    assert ("table", "main-id") in jobs and ("table", "paper_vs_ours") in jobs
+    assert not {job for job in jobs if job[0] == "summarise" and job[-1] != "id"}
+    assert ("table", "main-loso") not in jobs and ("table", "settings") not in jobs
+
+
 def test_the_papers_numbers_and_the_settings_are_part_of_every_run(finished):
     for name in ("paper_vs_ours", "settings", "settings-others"):
         for ending in ("csv", "md", "tex", "json"):
