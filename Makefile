@@ -35,7 +35,7 @@ test: $(READY) ## run the tests that take less than a minute each
 	    -m "not slow and not browser and not cluster and not faults and not fuzz"
 
 test-long: $(READY) ## run the whole demo, kill programs, fill disks, feed thousands of broken inputs
-	@$(IN_VENV) python -m pytest -n 2 --dist loadfile -m "slow or faults or fuzz"
+	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m "slow or faults or fuzz"
 
 test-browser: $(READY) ## open the overview page in headless Chromium, which must be installed
 	@$(IN_VENV) python -m pytest -m browser

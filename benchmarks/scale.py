@@ -1,11 +1,15 @@
-"""Cohorts larger than memory: time and memory of every stage, for growing numbers of subjects.
+"""Growing cohorts: time and memory of every stage, or of the search for copies of scans.
 
 python benchmarks/scale.py --subjects 2500 5000 10000 20000 --memory-mb 8000
+OMP_NUM_THREADS=1 python benchmarks/scale.py duplicates --subjects 1000 4000
 
 A made-up cohort (smoothed noise in which a few edges know the label, 20 sites, 200 ROIs, 300
 frames) goes through the very programs that the workflow runs, each in a process of its own whose
 largest resident memory the system reports. Training is that of one fold: two epochs of BRIO, the
 second with a refresh of its qualifications at its beginning, and the linear rows.
+
+Copies are looked for in the files of the extract jobs. One scan in a thousand is a copy of its
+predecessor that begins five frames later; all are found, or the program stops.
 """
 
 import json
@@ -18,9 +22,20 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from common import ROOT, argument_parser, begin, common_settings, smooth_noise, table
+from common import (
+    ROOT,
+    argument_parser,
+    begin,
+    common_settings,
+    peak_memory,
+    smooth_noise,
+    table,
+)
 
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
+from brio_core.cohorts.duplicates import Sketches
+from brio_core.cohorts.extraction import ExtractedScans, write_batch
+from brio_core.cohorts.scan import Scan
 from brio_core.cohorts.splits import split_checksum
 from brio_core.cohorts.stores import Rois, write_series
 from brio_core.system.files import read_json, write_json
@@ -30,26 +45,30 @@ ROWS = (
     "linear-logarithm", "linear-tangent",
 )  # fmt: skip
 PARSER = argument_parser(__doc__)
+PARSER.add_argument("what", nargs="?", choices=("stages", "duplicates"), default="stages")
 PARSER.add_argument("--subjects", type=int, nargs="*", default=(2500, 5000, 10000, 20000))
 PARSER.add_argument("--rois", type=int, default=200)
-PARSER.add_argument("--frames", type=int, default=300)
+PARSER.add_argument("--frames", type=int, help="default: 300, of copies 200")
 PARSER.add_argument("--sites", type=int, default=20)
 PARSER.add_argument("--memory-mb", type=int, default=8000)
 PARSER.add_argument("--methods", nargs="*", default=ROWS)
 PARSER.add_argument("--folder", type=Path, help="where the cohort goes (default: temporary)")
 ARGUMENTS = PARSER.parse_args()
+FRAMES = ARGUMENTS.frames or (300 if ARGUMENTS.what == "stages" else 200)
+# One scan of so many is a copy.
+COPIES = 1000
 
 
 def make(folder: Path, subjects: int) -> None:
     """participants.tsv and series.h5, scan by scan."""
     generator = np.random.default_rng(0)
-    rois, frames = ARGUMENTS.rois, ARGUMENTS.frames
+    rois = ARGUMENTS.rois
     label = np.arange(subjects) % 2
     site = np.arange(subjects) * ARGUMENTS.sites // subjects
     names = [f"s{index:06d}" for index in range(subjects)]
 
     def scan(index: int) -> np.ndarray:
-        noise = smooth_noise(generator, frames, rois)
+        noise = smooth_noise(generator, FRAMES, rois)
         noise[:, :10] += 0.3 * label[index] * noise[:, 10:20]
         return noise
 
@@ -119,8 +138,41 @@ def stages(folder: Path) -> dict[str, str]:
     return measured
 
 
-def main() -> None:
-    size = f"{ARGUMENTS.rois} ROIs, {ARGUMENTS.frames} frames, {ARGUMENTS.sites} sites"
+def made_up(subjects: int):
+    """Scans with connectivity of their own, as :func:`write_batch` takes them."""
+    draw, rois = np.random.default_rng(0), ARGUMENTS.rois
+    shared = draw.standard_normal((30, rois), np.float32)
+    for number in range(subjects):
+        if number % COPIES != COPIES - 1:
+            mixing = shared + 0.5 * draw.standard_normal((30, rois), np.float32)
+            series = smooth_noise(draw, FRAMES, 30) @ mixing + smooth_noise(draw, FRAMES, rois)
+        else:
+            series = series[5:]
+        yield number, f"s{number:05d}", Scan(series, len(series), 0)
+
+
+def search(subjects: int) -> tuple:
+    """A row of the table of copies: seconds and megabytes."""
+    with tempfile.TemporaryDirectory(dir=ARGUMENTS.folder) as folder:
+        path = Path(folder) / "part.h5"
+        write_batch(path, made_up(subjects))
+        before, begun = peak_memory(), time.perf_counter()
+        scans, sketches = ExtractedScans([path]), Sketches(ARGUMENTS.rois)
+        names = [f"s{number:05d}" for number in range(subjects)]
+        for subject, series in zip(names, scans.series(names)):
+            sketches.add(subject, series)
+        read = time.perf_counter() - begun
+        pairs = sketches.pairs(set(names))
+        total = time.perf_counter() - begun
+    expected = list(zip(names[COPIES - 2 :: COPIES], names[COPIES - 1 :: COPIES]))
+    if [pair[:2] for pair in pairs] != expected:
+        raise SystemExit(f"found {pairs} instead of {expected}")
+    megabytes = max(0, peak_memory() - before) / 1e6
+    return f"{subjects:,}", f"{read:.0f}", f"{total - read:.0f}", f"{total:.0f}", f"{megabytes:.0f}"
+
+
+def every_stage() -> None:
+    size = f"{ARGUMENTS.rois} ROIs, {FRAMES} frames, {ARGUMENTS.sites} sites"
     limits = f"{ARGUMENTS.threads} threads, a limit of {ARGUMENTS.memory_mb} MB"
     begin("Cohorts larger than memory", "cpu", f"; {size}, {limits}")
     found = {}
@@ -134,5 +186,12 @@ def main() -> None:
     print(table(header, rows))
 
 
+def copies() -> None:
+    rows = [search(subjects) for subjects in ARGUMENTS.subjects]
+    begin("duplicates", "cpu", f"; {FRAMES} frames, {ARGUMENTS.rois} ROIs")
+    header = ("scans", "read and sketched (s)", "compared (s)", "both (s)", "MB above the start")
+    print(table(header, rows))
+
+
 if __name__ == "__main__":
-    main()
+    every_stage() if ARGUMENTS.what == "stages" else copies()

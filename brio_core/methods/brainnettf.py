@@ -20,7 +20,7 @@ from torch.nn import functional
 from brio_core import kernels
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
-from brio_core.methods.layers.mixup import Blend, draw_blend, mix
+from brio_core.methods.layers.series import Blend, draw_blend, mix
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout, fold_in
 

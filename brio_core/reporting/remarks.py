@@ -3,11 +3,13 @@
 Planning reads them too, so this module needs nothing but Python and YAML.
 """
 
+from functools import cache
 from pathlib import Path
 
 import yaml
 
 
+@cache
 def remarks(path: str | Path) -> dict[str, str]:
     """The comment behind each setting of ``presets.common``, where there is one."""
     text = Path(path).read_text(encoding="utf-8")

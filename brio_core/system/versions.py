@@ -6,33 +6,37 @@ Comments, docstrings and layout do not count, because files are hashed as syntax
 
 import ast
 import hashlib
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@lru_cache
+@cache
 def code_version(*names: str, root: Path = ROOT) -> str:
     """The version of the files ``names`` (relative to ``root``) and of all that they import.
 
     Every version of Python writes syntax trees in its own way, so only one machine compares them.
     """
+    digest = hashlib.sha256()
+    for path in sorted(imported([root / name for name in names], root)):
+        digest.update(f"{path.relative_to(root)}\0{examined(path, root)[0]}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def imported(waiting: list[Path], root: Path = ROOT) -> set[Path]:
+    """These files and all that they import, directly or not."""
     files: set[Path] = set()
-    waiting = [root / name for name in names]
     while waiting:
         path = waiting.pop()
         if path not in files:
             files.add(path)
-            waiting += _imports(path, root)
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"{path.relative_to(root)}\0{_fingerprint(path)}\0".encode())
-    return digest.hexdigest()[:16]
+            waiting += examined(path, root)[1]
+    return files
 
 
-@lru_cache
+@cache
 def method_files(method: str, root: Path = ROOT) -> tuple[str, ...]:
     """The files of a method: one module, or all modules of its package; none if planned."""
     module = root / "brio_core" / "methods" / method.replace("-", "_")
@@ -46,37 +50,40 @@ def program_version(program: str, methods: Iterable[str]) -> str:
     return code_version(f"scripts/{program}.py", *files)
 
 
-@lru_cache
-def _tree(path: Path) -> ast.Module:
+@cache
+def examined(path: Path, root: Path = ROOT) -> tuple[str, tuple[Path, ...]]:
+    """What a file does, as a hash, and the files that it imports, at the top or in a function.
+
+    The syntax tree is not kept: thousands of its nodes would slow down all that comes later.
+    """
+    if path.suffix != ".py":
+        return hashlib.sha256(path.read_bytes()).hexdigest(), ()
     tree = ast.parse(path.read_bytes(), str(path))
+    names: set[str] = set()
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
+    for node in _statements([tree]):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
-    return tree
-
-
-@lru_cache
-def _fingerprint(path: Path) -> str:
-    content = ast.dump(_tree(path)).encode() if path.suffix == ".py" else path.read_bytes()
-    return hashlib.sha256(content).hexdigest()
-
-
-@lru_cache
-def _imports(path: Path, root: Path) -> tuple[Path, ...]:
-    """Files of this repository that one file imports, at the top or inside a function."""
-    if path.suffix != ".py":
-        return ()
-    names: set[str] = set()
-    for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.Import):
+        elif isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             module = _absolute(node, path, root)
             names.add(module)
             # ``from package import name`` may import a module or a value of the package.
             names.update(f"{module}.{alias.name}" for alias in node.names)
-    return tuple(file for name in names for file in _module_files(name, path, root))
+    # A program, unlike a module of a package, also finds what lies beside it.
+    is_program = not (path.parent / "__init__.py").exists()
+    folders = (root, path.parent) if is_program else (root,)
+    files = tuple(file for name in names for file in _module_files(name, folders))
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest(), files
+
+
+def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Statements and those within them. Expressions hold none; leaving them out saves most time."""
+    for node in nodes:
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _statements(getattr(node, part, ()))
 
 
 def _absolute(node: ast.ImportFrom, path: Path, root: Path) -> str:
@@ -87,13 +94,12 @@ def _absolute(node: ast.ImportFrom, path: Path, root: Path) -> str:
     return ".".join([*package, node.module] if node.module else package)
 
 
-def _module_files(name: str, path: Path, root: Path) -> list[Path]:
+@cache
+def _module_files(name: str, folders: tuple[Path, ...]) -> list[Path]:
     """The file of a dotted name and the ``__init__`` files of the packages around it."""
     parts = name.split(".")
     files = []
-    # A program, unlike a module of a package, also finds what lies beside it.
-    is_program = not (path.parent / "__init__.py").exists()
-    for folder in (root, path.parent) if is_program else (root,):
+    for folder in folders:
         for depth in range(1, len(parts) + 1):
             module = folder.joinpath(*parts[:depth])
             files += [module.with_suffix(".py"), module / "__init__.py"]

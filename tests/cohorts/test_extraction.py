@@ -10,7 +10,7 @@ from nilearn.signal import clean
 
 from brio_core.cohorts.atlases.atlas import read_atlas
 from brio_core.cohorts.candidates import find_candidates
-from brio_core.cohorts.demo import files as demo_files
+from brio_core.cohorts.demo import cohort as demo_cohort
 from brio_core.cohorts.extraction import extract_batch
 from brio_core.cohorts.readers.images import Extractor
 from brio_core.cohorts.readers.reader import open_reader
@@ -32,7 +32,7 @@ def _expected(source, candidate, dropped=()):
     """Label means one by one, then nilearn's cleaning of the frames that are left."""
     path = source.data_dir / candidate["source"]
     volume = nibabel.load(path).get_fdata(dtype=np.float32).astype(float)
-    labels = demo_files.label_volume()
+    labels = demo_cohort.label_volume()
     means = np.stack([volume[labels == label].mean(0) for label in range(1, 25)], 1)
     kept = np.setdiff1d(np.arange(len(means)), dropped)
     with warnings.catch_warnings():
@@ -93,10 +93,10 @@ def test_confounds_are_regressed_out(source, candidates):
 
 
 def test_atlas_on_a_finer_grid_lands_on_the_image(source):
-    image = nibabel.Nifti1Image(np.zeros(demo_files.SHAPE, np.float32), demo_files._affine())
+    image = nibabel.Nifti1Image(np.zeros(demo_cohort.SHAPE, np.float32), demo_cohort._affine())
     assert source.atlas.image.shape != image.shape
     resampled = np.asanyarray(source.atlas.on_grid(image).dataobj)
-    np.testing.assert_array_equal(resampled, demo_files.label_volume())
+    np.testing.assert_array_equal(resampled, demo_cohort.label_volume())
 
 
 def test_filtering_needs_a_repetition_time(source, candidates):

@@ -1,12 +1,19 @@
-"""The alignment loss against the paper's sum over unordered pairs, and its gradient identity."""
+"""The balanced assignment, and the alignment loss against the paper's sum over pairs."""
 
+import numpy as np
 import pytest
 import torch
-from torch.func import grad, vmap
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.func import grad, grad_and_value, vmap
 
-from brio_core.methods.brio.alignment import alignment_loss, pair_costs
-from brio_core.methods.brio.qualification import qualify
-from brio_core.methods.layers.transport import sinkhorn_divergence, solve
+from brio_core.methods.brio.qualification import alignment_loss, pair_costs, qualify
+from brio_core.methods.layers.transport import (
+    balanced_assignment,
+    marginal_error,
+    sinkhorn_divergence,
+    solve,
+)
 
 SITES, POINTS, FACTORS, DIMENSION = 4, 3, 3, 5
 
@@ -43,16 +50,17 @@ def slow_alignment(factors, qualified, epsilon, iterations):
 def test_ordered_pairs_equal_the_paper(epsilon):
     factors, qualified = unit_factors(), qualification()
     matrices = (qualified.weight_matrix, qualified.strength_matrix)
-    expected = slow_alignment(factors, qualified, epsilon, 1000)
-    torch.testing.assert_close(alignment_loss(factors, *matrices, epsilon, 1000), expected)
-    slopes = grad(lambda r: alignment_loss(r, *matrices, epsilon, 1000))(factors)
-    expected = grad(lambda r: slow_alignment(r, qualified, epsilon, 1000))(factors)
+    # The smaller epsilon is, the later iterations have converged.
+    iterations = int(100 / epsilon)
+    slopes, value = grad_and_value(alignment_loss)(factors, *matrices, epsilon, iterations)
+    slow = grad_and_value(slow_alignment)(factors, qualified, epsilon, iterations)
+    torch.testing.assert_close(value, slow[1])
 
     def tangential(gradient):
         # The two costs agree on unit vectors only, so compare along the sphere.
         return gradient - (gradient * factors).sum(-1, keepdim=True) * factors
 
-    torch.testing.assert_close(tangential(slopes), tangential(expected))
+    torch.testing.assert_close(tangential(slopes), tangential(slow[0]))
 
 
 def test_costs_are_weighted_cosine_dissimilarities():
@@ -138,3 +146,63 @@ def test_float32_is_enough():
     single = alignment_loss(*(part.float() for part in arguments))
     assert single.dtype == torch.float32
     assert float(single) == pytest.approx(float(alignment_loss(*arguments)), rel=1e-4)
+
+
+def points(*shape: int, seed: int = 0, dtype=torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def slow_assignment(similarity: np.ndarray, iterations: int) -> np.ndarray:
+    n_rows, n_columns = similarity.shape
+    plan = np.exp(similarity)
+    for _ in range(iterations):
+        plan /= plan.sum(1, keepdims=True) * n_rows
+        plan /= plan.sum(0, keepdims=True) * n_columns
+    return plan
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 5.0])
+def test_assignment_equals_the_slow_reading(spread):
+    similarity = points(3, 4, 20) * spread
+    expected = [slow_assignment(one.numpy(), 60) for one in similarity]
+    np.testing.assert_allclose(balanced_assignment(similarity), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n_rois", [24, 200])
+def test_assignment_marginals_at_small_logits(n_rois):
+    plan = balanced_assignment(0.5 * points(4, n_rois, dtype=torch.float32))
+    assert marginal_error(plan) < 1e-6 and (plan > 0).all()
+    assert float((plan.sum(-1) - 1 / 4).abs().max()) < 1e-6
+    assert float((plan.sum(-2) - 1 / n_rois).abs().max()) < 1e-6
+
+
+def test_marginal_error_tells_what_iterations_leave_at_large_logits():
+    similarity = 20 * points(50, 4, 200)
+    errors = [marginal_error(balanced_assignment(similarity, n)).mean() for n in (5, 60, 2000)]
+    assert errors[0] > errors[1] > 1e-4 > errors[2]
+    exact = torch.full((4, 5), 1 / 20)
+    assert marginal_error(exact) < 1e-6
+    exact[1, 2] += 0.01
+    # The row has mass 1/4, the column 1/5.
+    assert float(marginal_error(exact)) == pytest.approx(0.05, rel=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 9), st.integers(0, 10_000))
+def test_permuting_rois_permutes_the_assignment(n_factors, n_rois, seed):
+    similarity = points(n_factors, n_rois, seed=seed)
+    order = torch.randperm(n_rois, generator=torch.Generator().manual_seed(seed))
+    plan = balanced_assignment(similarity)
+    torch.testing.assert_close(balanced_assignment(similarity[:, order]), plan[:, order])
+
+
+def test_assignment_is_differentiable_under_vmap():
+    similarity = points(3, 4, 10)
+    target = points(4, 10, seed=1)
+
+    def loss(similarity):
+        return (balanced_assignment(similarity) * target).sum()
+
+    mapped = vmap(grad(loss))(similarity)
+    assert torch.autograd.gradcheck(loss, similarity[0].clone().requires_grad_())
+    torch.testing.assert_close(mapped[1], grad(loss)(similarity[1]))

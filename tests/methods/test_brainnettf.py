@@ -16,7 +16,7 @@ from brio_core.methods.brainnettf import (
     attend,
 )
 from brio_core.methods.interface import Batch
-from brio_core.methods.layers.mixup import Blend, draw_blend, mix
+from brio_core.methods.layers.series import Blend, draw_blend, mix
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import uniform
 from brio_core.training.gradient import GradientFit

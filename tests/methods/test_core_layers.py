@@ -7,8 +7,8 @@ from synthetic import settings_of
 from torch.func import vmap
 
 from brio_core.connectivity.fisher_z import standardise
-from brio_core.methods.core.huber import full_precision, huber_regression, swept_inverse
 from brio_core.methods.core.method import line_graph
+from brio_core.methods.core.scaffold import full_precision, huber_regression, swept_inverse
 from brio_core.methods.core.sliding_windows import (
     describe_course,
     window_connectivity,

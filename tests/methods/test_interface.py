@@ -1,6 +1,7 @@
 """What every method owes to the trainer and to its users."""
 
 import inspect
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,18 @@ def fit(problem, tmp_path, **options):
     )
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """``trained(name)`` is a problem and the results of all its folds, which are trained once."""
+
+    @cache
+    def make(name):
+        problem, _ = make_problem(name, **SLOWER.get(name, {}))
+        return problem, fit(problem, tmp_path_factory.mktemp("trained"))
+
+    return make
+
+
 def same_state(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
@@ -63,9 +76,9 @@ class TestMethod:
         assert not np.array_equal(problem.data.cohort.fc, other.data.cohort.fc)
         assert same_state(last_state(problem), last_state(other))
 
-    def test_evaluation_is_deterministic_and_independent_of_the_batch(self, name, tmp_path):
-        problem, _ = make_problem(name)
-        result, fold = fit(problem, tmp_path)[0], problem.data.folds[0]
+    def test_evaluation_is_deterministic_and_independent_of_the_batch(self, name, trained):
+        problem, (result, *_) = trained(name)
+        fold = problem.data.folds[0]
         module = problem.restored(fold, result.state, result.chosen)
         with torch.no_grad():
             together = module.logits(module.features(inputs_of(problem)))
@@ -78,9 +91,8 @@ class TestMethod:
         assert torch.equal(together, again)
         torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
-    def test_models_survive_the_disk(self, name, tmp_path):
-        problem, _ = make_problem(name)
-        results = fit(problem, tmp_path)
+    def test_models_survive_the_disk(self, name, trained, tmp_path):
+        problem, results = trained(name)
         write_models(tmp_path / "models.pt", problem, results)
         models = read_models(tmp_path / "models.pt")
         assert models.names == tuple(fold.name for fold in problem.data.folds)
@@ -128,9 +140,8 @@ class TestMethod:
 
 @pytest.mark.parametrize("name", GRADIENT)
 class TestGradientMethod:
-    def test_a_fold_does_not_depend_on_its_neighbours(self, name, tmp_path):
-        problem, _ = make_problem(name, **SLOWER.get(name, {}))
-        together = fit(problem, tmp_path)
+    def test_a_fold_does_not_depend_on_its_neighbours(self, name, trained, tmp_path):
+        problem, together = trained(name)
         alone = fit(problem, tmp_path / "alone", group_size=1)
         for fold, one, other in zip(problem.data.folds, together, alone):
             assert one.selected_epoch == other.selected_epoch
@@ -166,7 +177,7 @@ class TestGradientMethod:
         torch.rand(3)
         assert torch.equal(first, module.loss(batch, phase)[0])
 
-    def test_an_interrupted_run_ends_with_the_same_numbers(self, name, tmp_path):
+    def test_an_interrupted_run_ends_with_the_same_numbers(self, name, trained, tmp_path):
         class Killed(Exception):
             pass
 
@@ -175,13 +186,12 @@ class TestGradientMethod:
             if run.epoch == 4:
                 raise Killed
 
-        problem, _ = make_problem(name)
-        undisturbed = fit(problem, tmp_path / "undisturbed")
+        problem, undisturbed = trained(name)
         checkpoints = Checkpoints(tmp_path / "unfinished", "test", 1e9)
         group = next(groups(problem, None))
         with pytest.raises(Killed):
             GradientFit(problem, group, 1 << 30).run(kill, "test")
-        problem, _ = make_problem(name)
+        problem, _ = make_problem(name, **SLOWER.get(name, {}))
         for one, other in zip(undisturbed, train(problem, checkpoints, None)):
             assert one.history == other.history
             assert same_state(one.state, other.state)

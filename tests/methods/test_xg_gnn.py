@@ -9,8 +9,8 @@ from synthetic import make_cohort, make_problem, settings_of
 from torch.func import functional_call
 
 from brio_core.methods.interface import Batch
-from brio_core.methods.layers.mixup import draw_blend, mix
-from brio_core.methods.xg_gnn.learnt_graphs import variation_within
+from brio_core.methods.layers.series import draw_blend, mix
+from brio_core.methods.xg_gnn.layers import variation_within
 from brio_core.methods.xg_gnn.method import INNER, OUTER, PREFIX, Propagation, XgGnn
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import fold_in

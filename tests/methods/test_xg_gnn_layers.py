@@ -6,16 +6,14 @@ from torch import nn
 from torch.nn import functional
 
 from brio_core.methods.layers.series import standardised
-from brio_core.methods.xg_gnn.learnt_graphs import (
+from brio_core.methods.xg_gnn.layers import (
+    LinearConvolutions,
     Propagation,
     RegionLinear,
+    SiteNorm,
     class_difference,
     disagreement,
     sparsity,
-)
-from brio_core.methods.xg_gnn.linear_convolutions import (
-    LinearConvolutions,
-    SiteNorm,
     window_moments,
 )
 from brio_core.methods.xg_gnn.method import adam_step, add_moments

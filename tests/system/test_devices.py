@@ -1,4 +1,4 @@
-"""Several GPUs are shared out by locks that end with their process."""
+"""Locks on GPUs that end with their process, and random numbers that depend on their key alone."""
 
 import os
 import signal
@@ -6,12 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from brio_core.system import devices
 from brio_core.system.devices import choose_device
 from brio_core.system.errors import BrioError
+from brio_core.system.randomness import (
+    dropout,
+    fold_in,
+    torch_generator,
+    uniform,
+    uniform_at,
+)
+from brio_core.system.seeds import derive_seed, numpy_generator
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = """
@@ -78,3 +87,50 @@ def test_cpu_takes_no_gpu(monkeypatch):
     assert choose_device("auto", True).type == "cpu"
     with pytest.raises(BrioError, match="no CUDA device was found"):
         choose_device("auto", False)
+
+
+def test_words_decide():
+    assert derive_seed("a", 1) == derive_seed("a", "1") != derive_seed("a1")
+    assert 0 <= derive_seed("x") < 2**63
+    assert numpy_generator("a").random() == numpy_generator("a").random()
+    assert torch.rand((), generator=torch_generator(1)) != torch.rand(
+        (), generator=torch_generator(2)
+    )
+
+
+def test_uniform_numbers_are_uniform_and_uncorrelated():
+    values = uniform(torch.tensor(derive_seed("test")), (200_000,)).double().numpy()
+    assert values.min() >= 0 and values.max() < 1
+    counts = np.histogram(values, 100, (0, 1))[0]
+    # Chi-square with 99 degrees of freedom: mean 99, standard deviation 14.
+    assert abs(((counts - 2000) ** 2 / 2000).sum() - 99) < 5 * 14
+    for lag in (1, 2, 7, 1024):
+        assert abs(np.corrcoef(values[:-lag], values[lag:])[0, 1]) < 5 / np.sqrt(len(values))
+
+
+def test_neighbouring_keys_and_streams_are_unrelated():
+    key = torch.tensor(derive_seed("test"))
+    keys = fold_in(key, torch.arange(2000))
+    assert len(keys.unique()) == 2000
+    values = uniform_at(keys[:, None], torch.arange(50)).double()
+    correlation = torch.corrcoef(values.mT)
+    off_diagonal = correlation[~torch.eye(50, dtype=torch.bool)]
+    assert off_diagonal.abs().max() < 5 / 2000**0.5
+    streams = [uniform(key, (1000,), stream) for stream in (0, 1)]
+    assert abs(float(torch.corrcoef(torch.stack(streams))[0, 1])) < 5 / 1000**0.5
+
+
+def test_numbers_do_not_depend_on_company():
+    keys = fold_in(torch.tensor(derive_seed("test")), torch.arange(3))
+    alone = torch.stack([uniform(key, (4, 5)) for key in keys])
+    assert torch.equal(torch.func.vmap(lambda key: uniform(key, (4, 5)))(keys), alone)
+    assert torch.equal(fold_in(keys, 3), torch.stack([fold_in(key, 3) for key in keys]))
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.3])
+def test_dropout_keeps_the_mean(probability):
+    values = torch.ones(100_000)
+    dropped = dropout(values, probability, torch.tensor(5))
+    assert float(dropped.mean()) == pytest.approx(1, abs=0.02)
+    assert float((dropped == 0).float().mean()) == pytest.approx(probability, abs=0.01)
+    assert torch.equal(dropped, dropout(values, probability, torch.tensor(5)))

@@ -4,11 +4,12 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import run_snakemake
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "workflow", "config", "studies", "profiles", "envs", "scripts", "brio_core")
@@ -67,14 +68,7 @@ class Project:
     def snakemake(self, *words: str, cwd: Path | None = None, **variables: str):
         """Run Snakemake; the text of both streams is in ``stdout``."""
         environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", **variables}
-        return subprocess.run(
-            [sys.executable, "-m", "snakemake", *words],
-            cwd=cwd or self.folder,
-            env=environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        return run_snakemake(words, cwd or self.folder, environment)
 
     def plan(self, *words: str) -> set[tuple[str, ...]]:
         """What a dry run would do: (rule, values of its wildcards in the order of the rule)."""

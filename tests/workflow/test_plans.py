@@ -86,7 +86,8 @@ def test_other_entry_and_other_directory(project, tmp_path):
     assert project.plan("--snakefile", "workflow/Snakefile") == jobs
     words = ("--snakefile", str(project.folder / "Snakefile"), "--directory", str(tmp_path / "out"))
     (tmp_path / "out").mkdir()
-    done = project.snakemake(*words, "--cores", "2", cwd=tmp_path)
+    few = ("--config", "experiments=[main]", "methods=[gcn]")
+    done = project.snakemake(*words, *few, "--cores", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert (tmp_path / "out/results/index.html").exists()
     assert not (project.folder / "results").exists()

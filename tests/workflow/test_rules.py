@@ -1,4 +1,4 @@
-"""All rules are complete, and their environments hold what their programs import."""
+"""Rules and their environments are complete; the version of a job's code covers what it imports."""
 
 import ast
 import os
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from brio_core.methods.registry import SHARED
 from brio_core.reporting.catalogue import catalogue
-from brio_core.system.versions import _imports
+from brio_core.system.versions import ROOT, code_version, examined, imported, method_files
 
-ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = sorted((ROOT / "envs").glob("*.yaml"))
 # The GPU builds of pytorch bring triton along.
 PACKAGES = {
@@ -80,16 +80,7 @@ def test_an_experiment_cannot_take_the_name_of_a_rule(project):
     assert said.endswith(f"{place}: 'train' is the name of a rule; rename the file\n")
 
 
-def test_planning_has_no_import_circle_and_starts_fast():
-    folder = ROOT / "workflow" / "planning"
-    waits_for = {
-        path: {other for other in _imports(path, ROOT) if other.parent == folder} - {path}
-        for path in folder.glob("*.py")
-    }
-    while waits_for:
-        done = {path for path, others in waits_for.items() if not others}
-        assert done, f"these import each other: {sorted(path.name for path in waits_for)}"
-        waits_for = {path: set(others) - done for path, others in waits_for.items() if others}
+def test_planning_starts_fast():
     code = "import sys, workflow.planning.hooks, workflow.planning.loading; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
@@ -103,14 +94,6 @@ def test_lint():
     found = set(re.findall(r"^    \* (.*)$", done.stdout + done.stderr, flags=re.M))
     # The path of the repository must not be a parameter, or moving it would retrain everything.
     assert found <= {"Shell command directly uses variable RUN from outside of the rule:"}
-
-
-def test_format():
-    done = subprocess.run(
-        [sys.executable, "-m", "snakefmt", "--check", "Snakefile", "workflow"],
-        cwd=ROOT, text=True, capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
 
 
 def pins(path: Path) -> dict[str, str]:
@@ -132,13 +115,8 @@ def test_environments_are_pinned_like_the_virtual_one(path):
 
 def third_party(scripts: list[Path]) -> set[str]:
     """What some programs import, directly or not, that is neither ours nor Python's."""
-    seen, waiting, names = set(), list(scripts), set()
-    while waiting:
-        path = waiting.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        waiting += _imports(path, ROOT)
+    names = set()
+    for path in imported(list(scripts)):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 names.update(alias.name.split(".")[0] for alias in node.names)
@@ -180,3 +158,81 @@ def test_the_catalog_file():
     catalog = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())
     assert catalog["usage"]["software-stack-deployment"]["conda"] is True
     assert catalog["usage"]["report"] is True
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A script, a package with two modules, and a module that nobody imports."""
+    files = {
+        "scripts/run.py": "from pack.used import value\nprint(value)\n",
+        "pack/__init__.py": "",
+        "pack/used.py": "def value():\n    from . import deep\n    return deep.x\n",
+        "pack/deep.py": "import json\nx = 1\n",
+        "pack/other.py": "y = 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def version():
+        for cached in (code_version, examined):
+            cached.cache_clear()
+        return code_version("scripts/run.py", root=tmp_path)
+
+    return tmp_path, version
+
+
+@pytest.mark.parametrize(
+    "file", ["scripts/run.py", "pack/__init__.py", "pack/used.py", "pack/deep.py"]
+)
+def test_what_is_imported_counts(repository, file):
+    folder, version = repository
+    before = version()
+    with open(folder / file, "a") as stream:
+        stream.write("CHANGED = 1\n")
+    assert version() != before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a remark\nfrom pack.used import value\n\n\nprint( value )\n",
+        '"""Words."""\nfrom pack.used import value\nprint(value)\n',
+    ],
+    ids=["comment and layout", "docstring"],
+)
+def test_what_does_not_run_does_not_count(repository, text):
+    folder, version = repository
+    before = version()
+    (folder / "scripts/run.py").write_text(text)
+    assert version() == before
+
+
+def test_what_is_not_imported_does_not_count(repository):
+    folder, version = repository
+    before = version()
+    (folder / "pack/other.py").write_text("y = 2\n")
+    assert version() == before
+
+
+def test_other_files_count_by_their_bytes(repository):
+    folder, _ = repository
+    (folder / "page.html.j2").write_text("<p>")
+    first = code_version("page.html.j2", root=folder)
+    (folder / "other.html.j2").write_text("<p>")
+    assert first != code_version("other.html.j2", root=folder)
+
+
+def test_a_method_is_a_module_or_a_package():
+    assert method_files("gcn") == ("brio_core/methods/gcn.py",)
+    assert method_files("linear-correlation") == ("brio_core/methods/linear_correlation.py",)
+    assert "brio_core/methods/brio/factors.py" in method_files("brio")
+    assert method_files("no-such-method") == ()
+
+
+def test_training_imports_no_method():
+    """Else a change of one method would retrain all."""
+    found = imported([ROOT / "scripts/train.py"])
+    methods = {path.name for path in found if path.parent.name == "methods"}
+    shared = {f"{name}.py" for name in SHARED if name not in ("layers", "linear")}
+    assert methods == {"__init__.py", *shared}

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from brio_core import kernels
 from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph
-from brio_core.methods.brio.alignment import alignment_loss
 from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
-from brio_core.methods.brio.qualification import qualify
+from brio_core.methods.brio.qualification import alignment_loss, qualify
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import (
     TRAIN,

@@ -26,7 +26,7 @@ from brio_core.methods.disco.experts import (
     side_by_side,
 )
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
-from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod
+from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
 from brio_core.methods.layers.edge_scores import edge_scores
@@ -164,8 +164,7 @@ class Disco(GradientMethod):
 
     def logits(self, features: Features) -> Tensor:
         opinions = self.ask(features, None)
-        mixed = (self.gate(opinions.logits)[..., None] * opinions.logits).sum(1)
-        return mixed[:, 1] - mixed[:, 0]
+        return margin((self.gate(opinions.logits)[..., None] * opinions.logits).sum(1))
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s = self.hyperparameters

@@ -1,11 +1,16 @@
-"""Series of ROIs: stretches of scans that differ in length, and filters along time.
+"""Stretches of scans that differ in length, filters along time, and mixup of a batch.
 
-Scans are (B, T, P), zero beyond the ``frames`` (B,) of each.
+Scans are (B, T, P), zero beyond the ``frames`` (B,) of each. Mixup (Zhang et al., 2018) blends a
+batch with a shuffled copy of itself.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from brio_core.system.randomness import uniform
 
 
 def mirrored_window(series: Tensor, frames: Tensor, start: Tensor, length: int) -> Tensor:
@@ -37,3 +42,20 @@ def shifted(rows: Tensor, count: int, step: int) -> Tensor:
     copies = rows[..., None, :].expand(*rows.shape[:-1], count, rows.shape[-1])
     padded = functional.pad(copies, (0, width + step - rows.shape[-1])).flatten(-2)
     return padded[..., : count * width].unflatten(-1, (count, width))
+
+
+class Blend(NamedTuple):
+    """How much of itself every row keeps (a scalar), and whom the rest comes from, (B,)."""
+
+    share: Tensor
+    partner: Tensor
+
+
+def draw_blend(key: Tensor, count: int, stream: int = 0) -> Blend:
+    """One share from Beta(1, 1) and one permutation for a batch; takes two streams."""
+    return Blend(uniform(key, (), stream), uniform(key, (count,), stream + 1).argsort())
+
+
+def mix(values: Tensor, blend: Blend) -> Tensor:
+    """``share * values + (1 - share) * values[partner]`` along the first axis."""
+    return torch.lerp(values[blend.partner], values, blend.share)

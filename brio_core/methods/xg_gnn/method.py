@@ -24,20 +24,20 @@ from torch.nn import functional
 
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.methods.hyperparameters import EpisodeHyperparameters, check_choice
-from brio_core.methods.interface import Batch, Features, GradientMethod
-from brio_core.methods.layers.mixup import draw_blend, mix
-from brio_core.methods.layers.series import mirrored_window, standardised
+from brio_core.methods.interface import Batch, Features, GradientMethod, margin
+from brio_core.methods.layers.series import draw_blend, mirrored_window, mix, standardised
 from brio_core.methods.train_view import TrainView
-from brio_core.methods.xg_gnn.learnt_graphs import (
+from brio_core.methods.xg_gnn.layers import (
     Constructor,
+    LinearConvolutions,
     Propagation,
     RegionLinear,
+    SiteNorm,
     class_difference,
     disagreement,
     sparsity,
     variation_within,
 )
-from brio_core.methods.xg_gnn.linear_convolutions import LinearConvolutions, SiteNorm
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout, fold_in
 
@@ -150,9 +150,6 @@ class XgGnn(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         return self._encode({name: value[None] for name, value in features.items()}, None)[0][0]
 
-    def logits(self, features: Features) -> Tensor:
-        return self._margin(self.represent(features))
-
     @classmethod
     def phase(cls, hyperparameters: XgGnnHyperparameters, epoch: int) -> str:
         return OUTER
@@ -208,7 +205,7 @@ class XgGnn(GradientMethod):
         represented, factor = self._encode(features, key)
         # Cross-entropy of two logits is that of their difference.
         risk = functional.binary_cross_entropy_with_logits(
-            self._margin(represented), target, reduction="none"
+            margin(self.head(represented)), target, reduction="none"
         ).mean(-1)
         loss = s.classification_weight * risk.sum()
         if phase == INNER:
@@ -242,10 +239,6 @@ class XgGnn(GradientMethod):
             hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=2)
         hidden = self.norms[-1](hidden.mT).mT
         return self.readout(hidden.flatten(-2)), factor
-
-    def _margin(self, represented: Tensor) -> Tensor:
-        logits = self.head(represented)
-        return logits[..., 1] - logits[..., 0]
 
 
 def _rows(batch: Batch, rows: slice) -> Batch:
