@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, suppress
@@ -30,6 +31,9 @@ LINT = (
 MOST_FAILURES = 20
 TRAINING_RULES = ("train", "diagnose")
 RAW_DATA_RULES = ("candidates", "extract", "assemble")
+# After these, what follows is planned again by what they have written: a cohort that is read again
+# and comes out unchanged retrains nothing.
+REPLANNED_RULES = ("assemble", "connect")
 REPORTED_RULES = ("table", "figure", "index")
 
 
@@ -121,8 +125,12 @@ def prepare_run(workflow, configuration: Configuration) -> None:
     problems = list(_problems(workflow, configuration))
     if problems and not workflow.touch:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
+    # Not from the beginning: with checkpoints every plan would be made twice.
+    for name in REPLANNED_RULES:
+        workflow.get_rule(name).is_checkpoint = True
     with _unwritable_in_one_sentence(configuration.paths.results):
         _write_run_config(configuration)
+        bring_back_times(configuration.paths.results)
         if any(job.rule.name == "remote" for job in workflow.dag.needrun_jobs()):
             write_jobs(workflow, configuration)
 
@@ -186,6 +194,16 @@ def _write_run_config(configuration: Configuration) -> None:
     text = yaml.safe_dump(resolved(configuration), **options)
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
+
+
+def bring_back_times(results: str) -> None:
+    """Let no result be younger than now, which Snakemake would take for a mistake of the clock."""
+    now = time.time()
+    for folder, _, files in os.walk(results):
+        for path in (os.path.join(folder, name) for name in files):
+            with suppress(OSError):
+                if os.stat(path).st_mtime > now:
+                    os.utime(path, (now, now))
 
 
 def _print_costs(workflow, configuration: Configuration, folder: Path) -> None:

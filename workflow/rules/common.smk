@@ -3,6 +3,7 @@ import hashlib
 import re
 import shlex
 import time
+from functools import lru_cache
 
 from brio_core.reporting.remarks import remarks
 from brio_core.system.versions import code_version, program_version
@@ -25,15 +26,46 @@ def code(*names):
 
 
 def raw_data(wildcards):
-    """Files that make the scans be read again when they change.
+    """The demo, which is made here; `raw_version` follows the files of other cohorts."""
+    return rules.make_demo.output.folder if wildcards.cohort == sources.DEMO else []
 
-    These are the demo, which is made here, or the tables of subjects. Absent files are left out, so
-    that a plan can be made before the data are there. Scans are left out too: there are too many
-    files to look at in every plan.
+
+def raw_version(wildcards):
+    """A parameter that changes when a table of subjects or a scan does.
+
+    The process that plans looks at the files. The jobs that it starts know that they must run.
     """
-    if wildcards.cohort == sources.DEMO:
-        return rules.make_demo.output.folder
-    return sources.subject_tables(CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"])
+    if wildcards.cohort == sources.DEMO or not workflow.is_main_process:
+        return ""
+    return looked_at(wildcards.cohort)
+
+
+@lru_cache
+def looked_at(cohort):
+    return sources.raw_version(CONFIG.datasets[cohort], CONFIG.config["data_dir"])
+
+
+def cohort_version(wildcards):
+    """A parameter that changes with the subjects and series of a cohort; empty before they are."""
+    return sources.content(PATHS.cohort(wildcards.cohort, "checksums.json"))
+
+
+def connected_version(wildcards):
+    """The same for what follows connectivity, which is the same for equal series."""
+    return [cohort_version(wildcards), code_version("scripts/connect.py")]
+
+
+def tables_version(kind):
+    """A parameter that changes with the tables of cohorts that a table or figure reads."""
+
+    def version(wildcards):
+        files = outputs.input_files(CONFIG, kind, getattr(wildcards, kind[:-1]))
+        read = [
+            file for one in ("inclusion", "participants", "regions") for file in files.get(one, ())
+        ]
+        return [sources.content(file) for file in read]
+
+    return version
 
 
 def dataset_json(wildcards):
@@ -112,13 +144,17 @@ def documented_files(wildcards):
 
 
 def results_of(experiments):
-    """Tables, figures and predictions of some experiments.
+    """Tables, figures, predictions and cohorts of some experiments.
 
-    Predictions are asked for too: one that was deleted is made again, with what hangs on it.
+    What was deleted of the last two is made again, with what hangs on it.
     """
     made = [outputs.output_files(CONFIG, kind, experiments) for kind in ("tables", "figures")]
-    runs = [run for name in experiments for run in experiment_runs(CONFIG, name)]
-    return [*sum(made, []), *(f"{PATHS.run(run)}/predictions.csv" for run in dict.fromkeys(runs))]
+    runs = dict.fromkeys(run for name in experiments for run in experiment_runs(CONFIG, name))
+    made += [
+        [PATHS.cohort(cohort, "checksums.json"), PATHS.cohort(cohort, "fc.h5")]
+        for cohort in dict.fromkeys(run.cohort for run in runs)
+    ]
+    return [*sum(made, []), *(f"{PATHS.run(run)}/predictions.csv" for run in runs)]
 
 
 def whole_run_tables(*formats):

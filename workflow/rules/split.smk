@@ -1,6 +1,7 @@
 rule split:
     input:
-        participants="<results>/cohorts/{cohort}/participants.tsv",
+        participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
+        data="<results>/cohorts/{cohort}/checksums.json",
     output:
         split="<results>/splits/{cohort}/{protocol}.json",
         plain="<results>/splits/{cohort}/{protocol}.csv",
@@ -16,6 +17,7 @@ rule split:
         runtime=10,
     params:
         split_seed=CONFIG.config["split_seed"],
+        data=cohort_version,
         code=code("scripts/split.py"),
     shell:
         "{RUN}/split.py --participants {input.participants:q} --cohort {wildcards.cohort:q}"

@@ -1,8 +1,9 @@
 rule train:
     input:
-        participants="<results>/cohorts/{cohort}/participants.tsv",
-        series="<results>/cohorts/{cohort}/series.h5",
-        fc="<results>/cohorts/{cohort}/fc.h5",
+        participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
+        series=ancient("<results>/cohorts/{cohort}/series.h5"),
+        data="<results>/cohorts/{cohort}/checksums.json",
+        fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
         split="<results>/splits/{cohort}/{protocol}.json",
         block_length="<results>/blocklength/{cohort}/{protocol}.json",
     output:
@@ -31,6 +32,7 @@ rule train:
         cohort_dir=subpath(input.fc, parent=True),
         out_dir=subpath(output.meta, parent=True),
         method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
+        data=connected_version,
         code=method_code("train"),
     shell:
         "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
