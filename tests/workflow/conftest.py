@@ -52,8 +52,8 @@ for file in files:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("a,b\\n1,2\\n" if program != "assemble" else os.environ.get("COHORT", "1"))
 if program == "train":
-    method = json.loads(options["--params"][0])["method"]
-    meta = {{"cohort": out["--cohort-dir"].name, "method": method, "seconds": 1800.0}}
+    meta = json.loads(options["--params"][0])
+    meta |= {{"cohort": out["--cohort-dir"].name, "seconds": 1800.0}}
     (out["--out-dir"] / "meta.json").write_text(json.dumps(meta))
 """
 

@@ -1,21 +1,25 @@
 """Changed scans and tables are read again; a cohort that comes out equal retrains nothing."""
 
+import json
 import os
 import re
+import shutil
 import time
 
 import pytest
 import yaml
 
 from tests.tiny import CONFIG, DATASET, EXPERIMENT
+from tests.workflow.conftest import Project, make_project
 from workflow.planning.sources import raw_version
 
 OLD = (10**9, 10**9)
 
 
-@pytest.fixture
-def mine(project):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
     """A copy of the repository with a cohort of a lab's own, of which everything is made."""
+    project = make_project(tmp_path_factory.mktemp("mine") / "brio")
     data = project.folder / "data" / "tiny"
     (data / "series").mkdir(parents=True)
     (data / "participants.tsv").write_text("participant_id\nA\n")
@@ -26,6 +30,13 @@ def mine(project):
     (project.folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
     assert "train" in jobs(project.snakemake("--cores", "2"))
     return project
+
+
+@pytest.fixture
+def mine(trained, tmp_path):
+    """A copy of it, with the same times."""
+    shutil.copytree(trained.folder, tmp_path / "brio", symlinks=True)
+    return Project(tmp_path / "brio")
 
 
 def jobs(done) -> list[str]:
@@ -65,6 +76,26 @@ def test_a_changed_table_is_read_again_whatever_its_time(mine):
     table.write_text("participant_id\nB\n")
     os.utime(table, OLD)
     assert {"candidates", "extract", "train"} <= {job[0] for job in mine.plan()}
+
+
+def test_results_without_records_are_compared_with_what_they_say(mine):
+    shutil.rmtree(mine.folder / ".snakemake")
+    rules = {job[0] for job in mine.plan()}
+    assert rules == {"summarise", "table", "figure", "index", "all"}, "what is made quickly"
+    mine.edit("config/config.yaml", "epochs: 5", "epochs: 6")
+    done = mine.snakemake("-n")
+    assert "rule train:" in done.stdout
+    run = "results/runs/tiny/loso/gcn/seed-0"
+    assert f"warning: {run}/meta.json states another 'epochs'; what" in done.stdout
+    mine.edit("config/config.yaml", "epochs: 6", "epochs: 5")
+    meta = mine.folder / run / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"code": "another"}))
+    done = mine.snakemake("-n")
+    assert "rule train:" not in done.stdout, "the same code differs between versions of Python"
+    assert f"warning: {run} was trained by another version of the code" in done.stdout
+    done = mine.snakemake("--cores", "2")
+    assert "Nothing to be done" not in done.stdout
+    assert {job[0] for job in mine.plan()} == set(), "now there are records"
 
 
 def make_scans(folder, number=3):

@@ -2,7 +2,7 @@ rule blocklength:
     input:
         series=ancient("<results>/cohorts/{cohort}/series.h5"),
         participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
-        data="<results>/cohorts/{cohort}/checksums.json",
+        data=checked(UNRECORDED.blocklength),
         split="<results>/splits/{cohort}/{protocol}.json",
     output:
         block_length="<results>/blocklength/{cohort}/{protocol}.json",

@@ -12,12 +12,14 @@ from workflow.planning import documents, outputs, remote, sources
 from workflow.planning.checks import late_checkpoints
 from workflow.planning.files import shown
 from workflow.planning.outputs import as_json
+from workflow.planning.records import Unrecorded
 from workflow.planning.runs import Run, experiment_runs, external_runs, resolved, summary_runs
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments. RUN is no
 # parameter, though `snakemake --lint` wants one: a repository that moves would train everything again.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.config["experiments"])
+UNRECORDED = Unrecorded(workflow, CONFIG)
 
 
 def code(*names):
@@ -27,6 +29,7 @@ def code(*names):
 
 def raw_data(wildcards):
     """The demo, which is made here; `raw_version` follows the files of other cohorts."""
+    UNRECORDED.cohort(wildcards)
     return rules.make_demo.output.folder if wildcards.cohort == sources.DEMO else []
 
 
@@ -43,6 +46,27 @@ def raw_version(wildcards):
 @lru_cache
 def looked_at(cohort):
     return sources.raw_version(CONFIG.datasets[cohort], CONFIG.config["data_dir"])
+
+
+def checked(compare):
+    """checksums.json of a cohort; a result that Snakemake has no record of is compared first."""
+
+    def file(wildcards):
+        compare(wildcards)
+        return PATHS.cohort(wildcards.cohort, "checksums.json")
+
+    return file
+
+
+def made_of(kind):
+    """What a table or figure is made of."""
+
+    def files(wildcards):
+        name = getattr(wildcards, kind[:-1])
+        UNRECORDED.make_again(*PATHS.outputs(kind, [name]))
+        return outputs.input_files(CONFIG, kind, name)
+
+    return files
 
 
 def cohort_version(wildcards):
@@ -100,19 +124,26 @@ def method_code(program):
 
 def adopted(wildcards):
     """The entry of external predictions behind a run."""
-    run = (wildcards.cohort, wildcards.protocol, wildcards.external, int(wildcards.seed))
-    return external_runs(CONFIG)[Run(*run)]
+    run = Run(wildcards.cohort, wildcards.protocol, wildcards.external, int(wildcards.seed))
+    UNRECORDED.make_again(f"{PATHS.run(run)}/meta.json")
+    return external_runs(CONFIG)[run]
 
 
 def summarised_runs(wildcards):
     """The folders of the runs that a summary is made of."""
     named = (wildcards.experiment, wildcards.cohort, wildcards.protocol)
+    UNRECORDED.make_again(PATHS.summary(*named))
     return [PATHS.run(run) for run in summary_runs(CONFIG, *named)]
 
 
 def active_summaries(end):
     """Files of this ending for every pair of cohort and protocol of the active experiments."""
-    return lambda wildcards: [PATHS.summary(*one, end) for one in outputs.active_pairs(CONFIG)]
+
+    def files(wildcards):
+        UNRECORDED.make_again(PATHS.overview)
+        return [PATHS.summary(*one, end) for one in outputs.active_pairs(CONFIG)]
+
+    return files
 
 
 def version_of(value):

@@ -1,6 +1,6 @@
 rule table:
     input:
-        unpack(lambda wildcards: outputs.input_files(CONFIG, "tables", wildcards.table)),
+        unpack(made_of("tables")),
     output:
         csv=report(
             "<results>/tables/{table}.csv",
@@ -39,7 +39,7 @@ rule table:
 
 rule figure:
     input:
-        unpack(lambda wildcards: outputs.input_files(CONFIG, "figures", wildcards.figure)),
+        unpack(made_of("figures")),
     output:
         pdf="<results>/figures/{figure}.pdf",
         png=report(

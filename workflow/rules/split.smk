@@ -1,7 +1,7 @@
 rule split:
     input:
         participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
-        data="<results>/cohorts/{cohort}/checksums.json",
+        data=checked(UNRECORDED.split),
     output:
         split="<results>/splits/{cohort}/{protocol}.json",
         plain="<results>/splits/{cohort}/{protocol}.csv",

@@ -2,7 +2,7 @@ rule train:
     input:
         participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
         series=ancient("<results>/cohorts/{cohort}/series.h5"),
-        data="<results>/cohorts/{cohort}/checksums.json",
+        data=checked(UNRECORDED.train),
         fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
         split="<results>/splits/{cohort}/{protocol}.json",
         block_length="<results>/blocklength/{cohort}/{protocol}.json",
