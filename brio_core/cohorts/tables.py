@@ -17,6 +17,18 @@ MISSING = "n/a"
 _MISSING_SPELLINGS = {"", "n/a", "na", "nan", "null", "[]", "-9999", "-9999.0"}
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
+# An age in days is below the first, a mean displacement in mm below the second. What is negative or
+# larger, such as -9999, stands for a missing value or is a mistake.
+LARGEST = {"age": 1e5, "mean_fd": 1e3}
+
+
+def covariate(column):
+    """A column of ``LARGEST`` as numbers; what is none, or cannot be true, is NaN."""
+    import pandas as pd
+
+    values = pd.to_numeric(column, errors="coerce")
+    return values.where(values.between(0, LARGEST[column.name]))
+
 
 def read_table(path: str | Path, sheet: str | None = None):
     """Read a .csv, a sheet of an .xlsx, or a tab-separated table.

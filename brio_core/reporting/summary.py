@@ -45,9 +45,17 @@ def by_variant(runs: list[Run]) -> list[Variant]:
     return found
 
 
-def summarise(folders: Sequence[str | Path], experiment: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row per variant, and one row per variant and fold, of one cohort and protocol."""
-    variants = by_variant([read_run(folder) for folder in folders])
+def summarise(
+    folders: Sequence[str | Path], experiment: str, split: dict | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row per variant, and one row per variant and fold, of one cohort and protocol.
+
+    Where the ``split`` is given, every run must test what it says.
+    """
+    runs = [read_run(folder) for folder in folders]
+    for run in runs if split else ():
+        _check_split(run, split)
+    variants = by_variant(runs)
     fold, label = variants[0].fold, variants[0].label
     words = (variants[0].meta["cohort"], variants[0].meta["protocol"])
     rows, folds = [], []
@@ -136,6 +144,27 @@ def _check(runs: list[Run]) -> None:
                 f"{run.folder}/predictions.csv does not test the same subjects in the same folds "
                 f"as {first.folder}/predictions.csv; delete {run.folder} and run again"
             )
+
+
+def _check_split(run: Run, split: dict) -> None:
+    """Name the run whose test rows are not those of the split, which those beside it may be."""
+    if run.meta["split_checksum"] != split["checksum"]:
+        raise BrioError(
+            f"{run.folder} has another split_checksum than the split; delete it, run again"
+        )
+    wanted = {
+        (split["subjects"][row], split["site"][row], fold["name"], split["label"][row])
+        for fold in split["folds"]
+        for row in fold["test"]
+    }
+    table = run.test.astype({"label": int})
+    found = set(zip(*(table[name] for name in ("subject", "site", "fold", "label"))))
+    if wanted != found:
+        subject = min(wanted ^ found)[0]
+        raise BrioError(
+            f"{run.folder}/predictions.csv does not test subject {subject} as the split says; "
+            f"delete {run.folder} and run again"
+        )
 
 
 def _tested(run: Run) -> pd.DataFrame:
