@@ -43,6 +43,8 @@ def read_table(path: str | Path, sheet: str | None = None):
         table = _read_sheet(path, sheet) if path.suffix.lower() == ".xlsx" else _read_text(path)
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist") from None
+    except (PermissionError, IsADirectoryError) as error:
+        raise BrioError(f"{path} cannot be read: {error.strerror}; make it readable") from None
     except (
         pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, csv.Error,
     ) as error:  # fmt: skip

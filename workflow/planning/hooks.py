@@ -18,6 +18,7 @@ import yaml
 
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
+from workflow.planning.locks import lock
 from workflow.planning.remote import planned_jobs, write_jobs
 from workflow.planning.runs import resolved, wanted_runs
 from workflow.planning.sources import has_gpu, missing_data
@@ -44,6 +45,9 @@ def prepare(workflow, configuration: Configuration) -> None:
     if any(word.startswith("--lint") for word in sys.argv):
         print(LINT, file=sys.stderr)
     paths = configuration.paths
+    # Snakemake's own folder, before it makes it and fails in many lines.
+    with _unwritable_in_one_sentence(Path.cwd(), "start Snakemake in another folder with '-d'"):
+        Path(".snakemake").mkdir(exist_ok=True)
     # A file may stand where the results should, before Snakemake looks for them there.
     with _unwritable_in_one_sentence(paths.results), suppress(FileNotFoundError):
         os.stat(paths.run_config)
@@ -106,17 +110,20 @@ def _last_words(log: Path) -> str:
 
 
 @contextmanager
-def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
+def _unwritable_in_one_sentence(
+    path: str | Path, advice: str = "name another folder with '--config results=…'"
+) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         # A file elsewhere, which could not be read say, is another matter.
         culprit = Path(error.filename or path)
+        culprit = culprit if culprit.is_absolute() == Path(path).is_absolute() else Path(path)
         if not (culprit.is_relative_to(path) or Path(path).is_relative_to(culprit)):
             raise
         sys.exit(
             f"error: {path} could not be written: {error.strerror or error}; make it writable, or "
-            "name another folder with '--config results=…'"
+            f"{advice}"
         )
 
 
@@ -129,6 +136,8 @@ def prepare_run(workflow, configuration: Configuration) -> None:
     for name in REPLANNED_RULES:
         workflow.get_rule(name).is_checkpoint = True
     with _unwritable_in_one_sentence(configuration.paths.results):
+        if owned := lock(configuration.paths.results):
+            sys.exit(f"error: {owned}")
         _write_run_config(configuration)
         bring_back_times(configuration.paths.results)
         if any(job.rule.name == "remote" for job in workflow.dag.needrun_jobs()):
