@@ -60,10 +60,12 @@ def test_a_module_called_workflow_and_warnings_as_errors(project, tmp_path):
     (tmp_path / "workflow.py").write_text("raise RuntimeError\n")
     target = "results/cohorts/demo/candidates.tsv"
     surroundings = {"PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "error"}
-    done = project.snakemake("--cores", "1", "-p", target, **surroundings)
+    # The stand-in of programs does not tell.
+    old, new = '"{RUN}/make_demo.py', '"test -z ${{PYTHONWARNINGS:-}} && {RUN}/make_demo.py'
+    project.edit("workflow/rules/extract.smk", old, new)
+    done = project.snakemake("--cores", "1", target, **surroundings)
     assert done.returncode == 0, done.stdout
     assert "Traceback" not in done.stdout
-    assert " PYTHONWARNINGS= python " in done.stdout, "nor do they stop a job"
 
 
 def test_a_folder_that_cannot_be_written(project):

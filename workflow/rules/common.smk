@@ -17,7 +17,7 @@ from workflow.planning.runs import Run, experiment_runs, external_runs, resolved
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments. RUN is no
 # parameter, though `snakemake --lint` wants one: a repository that moves would train everything again.
-RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} PYTHONWARNINGS= python -u {shlex.quote(str(ROOT))}/scripts"
+RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.config["experiments"])
 UNRECORDED = Unrecorded(workflow, CONFIG)
 
