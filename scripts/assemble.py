@@ -1,7 +1,10 @@
 """Decide who is kept and write participants.tsv, inclusion.tsv, regions.tsv and series.h5."""
 
 import argparse
+import hashlib
+import json
 import sys
+from pathlib import Path
 
 from brio_core.system.cli import json_argument, run
 
@@ -17,6 +20,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--inclusion", required=True, help="inclusion.tsv to write")
     parser.add_argument("--regions", required=True, help="regions.tsv to write")
     parser.add_argument("--series", required=True, help="series.h5 to write")
+    parser.add_argument("--checksums", help="JSON to write last: what training follows")
     return parser.parse_args()
 
 
@@ -35,8 +39,9 @@ def main() -> None:
     from brio_core.cohorts.duplicates import Sketches
     from brio_core.cohorts.extraction import ExtractedScans, joint_checksum
     from brio_core.cohorts.readers.reader import open_reader
-    from brio_core.cohorts.stores import write_series
+    from brio_core.cohorts.stores import checksum, write_series
     from brio_core.cohorts.tables import refuse_formula, write_table
+    from brio_core.system.files import write_json
 
     dataset = arguments.dataset
     cohort = dataset["cohort"]
@@ -82,6 +87,13 @@ def main() -> None:
     rows = inclusion.inclusion_rows(candidates, outcomes, reasons)
     write_table(arguments.inclusion, inclusion.COLUMNS, rows)
     write_table(arguments.participants, PARTICIPANT_COLUMNS, kept)
+    if arguments.checksums:
+        files = {Path(path).name: path for path in (arguments.participants, arguments.series)}
+        stated = {name: checksum(Path(path)) for name, path in files.items()}
+        # As the workflow hands it over, so that it knows its own words again.
+        text = json.dumps(dataset, sort_keys=True, ensure_ascii=False)
+        stated["dataset"] = hashlib.sha256(text.encode()).hexdigest()
+        write_json(arguments.checksums, stated)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from brio_core.cohorts.duplicates import Sketches
 from brio_core.cohorts.extraction import Outcome, extract_batch
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.splits import make_split, one_class_folds
-from brio_core.cohorts.tables import MISSING
+from brio_core.cohorts.tables import LARGEST, MISSING, covariate
 from brio_core.system.errors import BrioError
 
 # What training understands, in small or capital letters (brio_core/cohorts/cohort.py).
@@ -141,10 +141,12 @@ def _notes(kept: list[dict]):
         if missing := int((~known[column]).sum()):
             yield f"{column} is unknown for {missing} of {len(table)} kept subjects"
     codes = f"is neither male ({', '.join(MALE)}) nor female ({', '.join(FEMALE)})"
-    # Not float(): training reads numbers with pandas, which takes fewer spellings.
+    # As training reads them.
     for column, what, unreadable in (
-        ("age", "is no number", pd.to_numeric(table["age"], errors="coerce").isna()),
-        ("mean_fd", "is no number", pd.to_numeric(table["mean_fd"], errors="coerce").isna()),
+        *(
+            (name, f"is no number from 0 to {most:g}", covariate(table[name]).isna())
+            for name, most in LARGEST.items()
+        ),
         ("sex", codes, ~table["sex"].str.lower().isin([*MALE, *FEMALE])),
     ):
         strange = table[known[column] & unreadable]

@@ -17,6 +17,18 @@ MISSING = "n/a"
 _MISSING_SPELLINGS = {"", "n/a", "na", "nan", "null", "[]", "-9999", "-9999.0"}
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
+# An age in days is below the first, a mean displacement in mm below the second. What is negative or
+# larger, such as -9999, stands for a missing value or is a mistake.
+LARGEST = {"age": 1e5, "mean_fd": 1e3}
+
+
+def covariate(column):
+    """A column of ``LARGEST`` as numbers; what is none, or cannot be true, is NaN."""
+    import pandas as pd
+
+    values = pd.to_numeric(column, errors="coerce")
+    return values.where(values.between(0, LARGEST[column.name]))
+
 
 def read_table(path: str | Path, sheet: str | None = None):
     """Read a .csv, a sheet of an .xlsx, or a tab-separated table.
@@ -31,6 +43,8 @@ def read_table(path: str | Path, sheet: str | None = None):
         table = _read_sheet(path, sheet) if path.suffix.lower() == ".xlsx" else _read_text(path)
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist") from None
+    except (PermissionError, IsADirectoryError) as error:
+        raise BrioError(f"{path} cannot be read: {error.strerror}; make it readable") from None
     except (
         pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, csv.Error,
     ) as error:  # fmt: skip

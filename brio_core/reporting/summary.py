@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from brio_core.cohorts.splits import read_split
 from brio_core.evaluation import intervals, site_statistics
 from brio_core.evaluation.scores import Decision, Estimate, score_folds, usable
 from brio_core.reporting.ensemble import GROUP, ensemble_logits
@@ -66,13 +67,18 @@ def decisions_of(meta: dict) -> dict[str, Decision]:
 
 
 def summarise(
-    folders: Sequence[str | Path], experiment: str, ensembles: dict[str, dict] | None = None
+    folders: Sequence[str | Path],
+    experiment: str,
+    ensembles: dict[str, dict] | None = None,
+    split: Path | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row per variant, and one row per variant and fold, of one cohort and protocol.
 
-    ``ensembles`` have a ``label`` and ``members``; one that lacks a member is left out.
+    ``ensembles`` have a ``label`` and ``members``; one that lacks a member is left out. Where the
+    file of a ``split`` is there, every run must test what it says.
     """
     runs = [read_run(folder) for folder in folders]
+    _check_splits(runs, split)
     variants = by_variant(runs)
     variants += with_ensembles(variants[0], runs, ensembles or {})
     fold, label = variants[0].fold, variants[0].label
@@ -182,6 +188,38 @@ def _check(runs: list[Run]) -> None:
                 f"{run.folder}/predictions.csv does not test the same subjects in the same folds "
                 f"as {runs[0].folder}/predictions.csv; delete {run.folder} and run again"
             )
+
+
+def _check_splits(runs: list[Run], path: Path | None) -> None:
+    """Compare runs with the split of their ring, which runs that were copied here may lack."""
+    for ring in sorted({ring_of(run.meta) for run in runs}) if path else ():
+        file = path.with_stem(f"{path.stem}-ring-{ring}") if ring else path
+        if file.exists():
+            split = read_split(file)
+            for run in runs:
+                if ring_of(run.meta) == ring:
+                    _check_split(run, split)
+
+
+def _check_split(run: Run, split: dict) -> None:
+    """Name the run whose test rows are not those of the split, which those beside it may be."""
+    if run.meta["split_checksum"] != split["checksum"]:
+        raise BrioError(
+            f"{run.folder} has another split_checksum than the split; delete it, run again"
+        )
+    wanted = {
+        (split["subjects"][row], split["site"][row], fold["name"], split["label"][row])
+        for fold in split["folds"]
+        for row in fold["test"]
+    }
+    table = run.test.astype({"label": int})
+    found = set(zip(*(table[name] for name in ("subject", "site", "fold", "label"))))
+    if wanted != found:
+        subject = min(wanted ^ found)[0]
+        raise BrioError(
+            f"{run.folder}/predictions.csv does not test subject {subject} as the split says; "
+            f"delete {run.folder} and run again"
+        )
 
 
 def _tested(run: Run) -> pd.DataFrame:

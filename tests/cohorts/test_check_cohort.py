@@ -14,6 +14,7 @@ import yaml
 from brio_core.cohorts import inclusion
 from brio_core.cohorts.check import check_cohort
 from brio_core.cohorts.cohort import _covariates
+from brio_core.cohorts.tables import covariate
 from workflow.planning.schema import filled, schema
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -230,15 +231,20 @@ def test_a_plain_cohort_needs_no_notes(checked):
 def test_numbers_that_are_none_are_noted(checked):
     report = checked(
         s00={"age": "31,5"}, s01={"age": "25 years"}, s02={"age": "M"}, s03={"age": "n/a"},
-        s10={"mean_fd": "high"},
+        s10={"mean_fd": "high"}, s11={"mean_fd": "1e30"}, s12={"age": "1e30"}, s13={"age": "-1"},
     )  # fmt: skip
     assert report.notes == [
         "age is unknown for 1 of 40 kept subjects",
-        "age of 3 of 40 kept subjects is no number, e.g. '31,5' of subject s00: it counts as "
-        "missing",
-        "mean_fd of 1 of 40 kept subjects is no number, e.g. 'high' of subject s10: it counts as "
-        "missing",
+        "age of 5 of 40 kept subjects is no number from 0 to 100000, e.g. '31,5' of subject s00: "
+        "it counts as missing",
+        "mean_fd of 2 of 40 kept subjects is no number from 0 to 1000, e.g. 'high' of subject s10: "
+        "it counts as missing",
     ]
+
+
+def test_absurd_covariates_are_missing_in_training():
+    column = pd.Series(["31", "1e30", "-1", "x"], name="age")
+    np.testing.assert_array_equal(covariate(column), [31, np.nan, np.nan, np.nan])
 
 
 def test_unknown_codes_of_sex_are_noted(checked):

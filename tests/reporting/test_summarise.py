@@ -7,15 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from brio_core.cohorts.splits import split_checksum
 from brio_core.system.files import digest
 from tests.programs import run_program
-from tests.reporting.standins import METHODS, make_table, write_run
+from tests.reporting.standins import METHODS, SITES, cohort, make_table, write_run
 
 
-def summarise(runs, out):
+def summarise(runs, out, *options):
     return run_program(
         "summarise", "--runs", *runs, "--experiment", "main", "--out", out / "loso.csv",
-        "--sites", out / "loso.sites.csv", "--records", out / "loso.runs.json",
+        "--sites", out / "loso.sites.csv", "--records", out / "loso.runs.json", *options,
     )  # fmt: skip
 
 
@@ -160,6 +161,37 @@ def test_edited_predictions_are_noticed(tmp_path):
     replace_last(edited, "9.5")
     words = (str(edited), "was changed after the run had written it")
     refused(summarise([fine, edited], tmp_path), tmp_path, *words)
+
+
+@pytest.mark.parametrize("damage", ["deleted", "relabelled", "other split"])
+def test_the_run_that_does_not_follow_the_split_is_named(tmp_path, damage):
+    """Also where it is the first, and where an older version sealed nothing."""
+    changed, fine = write_run(tmp_path, "gcn"), write_run(tmp_path, "brio")
+    subject, site, label = cohort()
+    folds = [{"name": name, "test": np.flatnonzero(site == name).tolist()} for name in SITES]
+    split = {"subjects": [*subject], "site": [*site], "label": label.tolist(), "folds": folds}
+    split["checksum"] = split_checksum(split)
+    (tmp_path / "split.json").write_text(json.dumps(split))
+    for run in (changed, fine):
+        meta = json.loads((run / "meta.json").read_text())
+        (run / "meta.json").write_text(json.dumps(meta | {"split_checksum": split["checksum"]}))
+    options = ("--split", tmp_path / "split.json")
+    assert summarise([changed, fine], tmp_path, *options).returncode == 0
+    for path in tmp_path.glob("loso*"):
+        path.unlink()
+    lines = (changed / "predictions.csv").read_text().splitlines()
+    if damage == "other split":
+        meta = json.loads((changed / "meta.json").read_text())
+        (changed / "meta.json").write_text(json.dumps(meta | {"split_checksum": "another"}))
+    elif damage == "deleted":
+        lines.pop()
+    else:
+        words = lines[-1].split(",")
+        words[4] = str(1 - int(words[4]))
+        lines[-1] = ",".join(words)
+    (changed / "predictions.csv").write_text("\n".join(lines) + "\n")
+    said = "another split_checksum" if damage == "other split" else f"test subject {subject[-1]} as"
+    refused(summarise([changed, fine], tmp_path, *options), tmp_path, str(changed), said)
 
 
 def replace_last(run, text):

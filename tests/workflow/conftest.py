@@ -32,7 +32,8 @@ if os.environ.get("FAIL") == program:
 if program == "make_demo":
     files = [out["--out"] / "participants.tsv"]
 elif program == "assemble":
-    files = [out[name] for name in ("--participants", "--inclusion", "--regions", "--series")]
+    names = ("--participants", "--inclusion", "--regions", "--series", "--checksums")
+    files = [out[name] for name in names]
 elif program == "adopt":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "meta.json")]
 elif program == "remote":
@@ -50,10 +51,10 @@ else:
     files = [out[name] for name in ("--out", "--sites", "--records", "--plain") if name in out]
 for file in files:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("a,b\\n1,2\\n")
+    file.write_text("a,b\\n1,2\\n" if program != "assemble" else os.environ.get("COHORT", "1"))
 if program == "train":
-    method = json.loads(options["--params"][0])["method"]
-    meta = {{"cohort": out["--cohort-dir"].name, "method": method, "seconds": 1800.0}}
+    meta = json.loads(options["--params"][0])
+    meta |= {{"cohort": out["--cohort-dir"].name, "seconds": 1800.0}}
     (out["--out-dir"] / "meta.json").write_text(json.dumps(meta))
 """
 

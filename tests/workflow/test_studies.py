@@ -102,8 +102,8 @@ def test_a_run_keeps_its_folder_while_it_is_usual():
     run = Run("demo", "loso", "brio", 3)
     assert Paths("r").run(run) == "r/runs/demo/loso/brio/seed-3"
     assert Paths("r").diagnostics(run) == "r/diagnostics/demo/loso/brio/seed-3"
-    other = run._replace(ring=2, connectivity="tangent")
-    assert Paths("r").run(other) == "r/runs/demo/loso/brio/seed-3-ring-2-connectivity-tangent"
+    other = run._replace(ring=2)
+    assert Paths("r").run(other) == "r/runs/demo/loso/brio/seed-3-ring-2"
 
 
 # --- names of earlier versions ------------------------------------------------------------------

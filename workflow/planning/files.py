@@ -10,6 +10,11 @@ from brio_core.system.errors import BrioError
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# Of mappings and lists inside each other.
+DEEPEST = 20
+_TOO_DEEP = f"is nested deeper than {DEEPEST} levels, or refers to itself; write it plainly"
+
+
 class ConfigurationError(BrioError):
     """A mistake in the configuration: one sentence with the file, the key and the remedy."""
 
@@ -34,14 +39,29 @@ def read_yaml(path: Path) -> dict:
         raise ConfigurationError(f"{shown(path)}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{shown(path)} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{shown(path)} {_TOO_DEEP}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark else ""
         problem = getattr(error, "problem", None) or "cannot be parsed"
         raise ConfigurationError(f"{shown(path)} is not valid YAML{line}: {problem}") from None
+    if _is_deep(value):
+        raise ConfigurationError(f"{shown(path)} {_TOO_DEEP}")
     if not isinstance(value, dict):
         raise ConfigurationError(f"{shown(path)} must hold a mapping of keys to values")
     return value
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value holds others, or itself, at more levels than any file of ours needs."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEEPEST):
+        parts = [one.values() if isinstance(one, dict) else one for one in level]
+        # An anchor that is named often is looked at once.
+        level = list({id(one): one for part in parts for one in part}.values())
+        level = [one for one in level if isinstance(one, dict | list)]
+    return bool(level)
 
 
 def shown(path: Path) -> str:

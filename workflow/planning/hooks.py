@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, suppress
@@ -17,6 +18,7 @@ import yaml
 
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
+from workflow.planning.locks import lock
 from workflow.planning.remote import planned_jobs, write_jobs
 from workflow.planning.runs import resolved, wanted_runs
 from workflow.planning.sources import has_gpu, missing_data
@@ -30,6 +32,9 @@ LINT = (
 MOST_FAILURES = 20
 TRAINING_RULES = ("train", "diagnose")
 RAW_DATA_RULES = ("candidates", "extract", "assemble")
+# After these, what follows is planned again by what they have written: a cohort that is read again
+# and comes out unchanged retrains nothing.
+REPLANNED_RULES = ("assemble", "connect")
 REPORTED_RULES = ("table", "figure", "index")
 
 
@@ -40,6 +45,9 @@ def prepare(workflow, configuration: Configuration) -> None:
     if any(word.startswith("--lint") for word in sys.argv):
         print(LINT, file=sys.stderr)
     paths = configuration.paths
+    # Snakemake's own folder, before it makes it and fails in many lines.
+    with _unwritable_in_one_sentence(Path.cwd(), "start Snakemake in another folder with '-d'"):
+        Path(".snakemake").mkdir(exist_ok=True)
     # A file may stand where the results should, before Snakemake looks for them there.
     with _unwritable_in_one_sentence(paths.results), suppress(FileNotFoundError):
         os.stat(paths.run_config)
@@ -102,17 +110,20 @@ def _last_words(log: Path) -> str:
 
 
 @contextmanager
-def _unwritable_in_one_sentence(path: str | Path) -> Iterator[None]:
+def _unwritable_in_one_sentence(
+    path: str | Path, advice: str = "name another folder with '--config results=…'"
+) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         # A file elsewhere, which could not be read say, is another matter.
         culprit = Path(error.filename or path)
+        culprit = culprit if culprit.is_absolute() == Path(path).is_absolute() else Path(path)
         if not (culprit.is_relative_to(path) or Path(path).is_relative_to(culprit)):
             raise
         sys.exit(
             f"error: {path} could not be written: {error.strerror or error}; make it writable, or "
-            "name another folder with '--config results=…'"
+            f"{advice}"
         )
 
 
@@ -121,8 +132,14 @@ def prepare_run(workflow, configuration: Configuration) -> None:
     problems = list(_problems(workflow, configuration))
     if problems and not workflow.touch:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
+    # Not from the beginning: with checkpoints every plan would be made twice.
+    for name in REPLANNED_RULES:
+        workflow.get_rule(name).is_checkpoint = True
     with _unwritable_in_one_sentence(configuration.paths.results):
+        if owned := lock(configuration.paths.results):
+            sys.exit(f"error: {owned}")
         _write_run_config(configuration)
+        bring_back_times(configuration.paths.results)
         if any(job.rule.name == "remote" for job in workflow.dag.needrun_jobs()):
             write_jobs(workflow, configuration)
 
@@ -186,6 +203,16 @@ def _write_run_config(configuration: Configuration) -> None:
     text = yaml.safe_dump(resolved(configuration), **options)
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
+
+
+def bring_back_times(results: str) -> None:
+    """Let no result be younger than now, which Snakemake would take for a mistake of the clock."""
+    now = time.time()
+    for folder, _, files in os.walk(results):
+        for path in (os.path.join(folder, name) for name in files):
+            with suppress(OSError):
+                if os.stat(path).st_mtime > now:
+                    os.utime(path, (now, now))
 
 
 def _print_costs(workflow, configuration: Configuration, folder: Path) -> None:

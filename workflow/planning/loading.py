@@ -67,6 +67,11 @@ def load(
     config = filled(config, schema("config"))
     for key in ("results", "data_dir"):
         config[key] = str(Path(config[key]))
+        if strange := sorted(set(config[key]) & set("{}<>")):
+            raise ConfigurationError(
+                f"{where(key)}: {key!r} is {config[key]!r}, but Snakemake reads {strange[0]!r} in "
+                "its own way; name a folder without it"
+            )
     methods = {name: read("methods", name) for name in names("methods", places)}
     coded = [name for name, method in methods.items() if not method["planned"]]
     named = {"all": list(methods), "implemented": coded}

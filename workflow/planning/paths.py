@@ -8,10 +8,9 @@ FORMATS = {"tables": ("csv", "md", "tex", "json"), "figures": ("pdf", "png")}
 class Run(NamedTuple):
     """One training, which holds all folds of its protocol.
 
-    ``ring`` numbers the rings of validation sites, from the first of ``split_seeds`` on. Nothing
-    sets the last field yet, a kind of connectivity. A run that has their defaults is named without
-    them. A draw of training subjects is a protocol: its split says who trains, and everything that
-    carries a split's checksum carries the draw.
+    ``ring`` numbers the rings of validation sites, from the first of ``split_seeds`` on; the first
+    is not in its name. A draw of training subjects is a protocol: its split says who trains, and
+    everything that carries a split's checksum carries the draw.
     """
 
     cohort: str
@@ -19,7 +18,6 @@ class Run(NamedTuple):
     variant: str
     seed: int
     ring: int = 0
-    connectivity: str = "fisher-z"
 
     @property
     def folder(self) -> str:
@@ -33,6 +31,11 @@ class Run(NamedTuple):
         """What tells it from other runs, without what has its default."""
         defaults, values = self._field_defaults, self._asdict()
         return {name: value for name, value in values.items() if defaults.get(name) != value}
+
+
+def ring_of(name: str) -> int:
+    """The number of the ring of validation sites that the name of a split or a run ends with."""
+    return int(name.partition("-ring-")[2] or 0)
 
 
 def _end(ring: int) -> str:

@@ -1,13 +1,20 @@
 """What must be there before a job starts: where raw data are, and whether there is a GPU."""
 
+import hashlib
+import json
 import os
 import shutil
+import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 DEMO = "demo"
 # Keys of a dataset file that describe a cohort but do not change what is extracted from it.
 DESCRIPTIVE = ("title", "task", "how_to_get", "extract_batches")
+# Folders of a BIDS data set without series, by far the most of its files.
+_UNREAD = ("anat", "figures", "log", "dwi", "fmap", "perf")
 _PHENOTYPES = "ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
 
 
@@ -36,6 +43,12 @@ def described(dataset: dict) -> dict:
     return {key: value for key, value in dataset.items() if key not in DESCRIPTIVE}
 
 
+def dataset_version(dataset: dict) -> str:
+    """A text that changes with what the imaging programs work by; cohorts keep it."""
+    text = json.dumps(described(dataset), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def table_path(dataset: dict, data_dir: str) -> Path:
     """The table that lists the subjects of a cohort."""
     source = dataset["source"]
@@ -52,6 +65,49 @@ def subject_tables(dataset: dict, data_dir: str) -> list[str]:
 def knows_motion(dataset: dict) -> bool:
     """Whether the mean FD of subjects may be known: by a column, or by files of confounds."""
     return "mean_fd" in dataset["columns"] or dataset["source"]["kind"] == "bids"
+
+
+def raw_version(dataset: dict, data_dir: str) -> str:
+    """A text that changes with the content of the tables, or with size or time of another file.
+
+    The files of a cohort's folder count, but for folders that no reader opens. Links are followed.
+    """
+    source, tables = dataset["source"], subject_tables(dataset, data_dir)
+    folder = str(Path(data_dir) / source["folder"])
+    # Files that the release has for other atlases lie beside each other.
+    part, unread = source.get("derivative", ""), _UNREAD if source["kind"] == "bids" else ()
+    lines = [content(path) for path in tables]
+    waiting, seen = [folder], set()
+    for entry in _entries(waiting):
+        try:
+            about = entry.stat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(about.st_mode):
+            # A link may lead back to where it lies.
+            place = (about.st_dev, about.st_ino)
+            if place not in seen and entry.name not in unread:
+                seen.add(place)
+                waiting.append(entry.path)
+        elif part in entry.name and entry.path not in tables:
+            name = entry.path.removeprefix(folder)
+            lines.append(f"{name} {about.st_size} {about.st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
+
+
+def _entries(folders: list[str]) -> Iterator[os.DirEntry]:
+    """What lies in folders, whose list may grow meanwhile; hidden and unreadable ones are not."""
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            yield from (entry for entry in entries if not entry.name.startswith("."))
+
+
+def content(path: str) -> str:
+    """The checksum of a small file, empty if there is none."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def atlas_files(dataset: dict, data_dir: str) -> list[str]:

@@ -1,7 +1,8 @@
 rule blocklength:
     input:
-        series="<results>/cohorts/{cohort}/series.h5",
-        participants="<results>/cohorts/{cohort}/participants.tsv",
+        series=ancient("<results>/cohorts/{cohort}/series.h5"),
+        participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
+        data=checked(UNRECORDED.blocklength),
         split="<results>/splits/{cohort}/{protocol}.json",
     output:
         block_length="<results>/blocklength/{cohort}/{protocol}.json",
@@ -16,6 +17,7 @@ rule blocklength:
         runtime=60,
     params:
         settings=as_json(CONFIG.config["block_length"]),
+        data=cohort_version,
         code=code("scripts/blocklength.py"),
     shell:
         "{RUN}/blocklength.py --series {input.series:q} --participants {input.participants:q}"

@@ -3,6 +3,7 @@ import hashlib
 import re
 import shlex
 import time
+from functools import lru_cache
 
 from brio_core.reporting.remarks import remarks
 from brio_core.system.versions import code_version, program_version
@@ -11,6 +12,8 @@ from workflow.planning import documents, outputs, remote, sources
 from workflow.planning.checks import late_checkpoints
 from workflow.planning.files import shown
 from workflow.planning.outputs import as_json
+from workflow.planning.paths import ring_of
+from workflow.planning.records import Unrecorded
 from workflow.planning.runs import (
     Run,
     ensembles,
@@ -24,6 +27,7 @@ from workflow.planning.runs import (
 # parameter, though `snakemake --lint` wants one: a repository that moves would train everything again.
 RUN = f"PYTHONPATH={shlex.quote(str(ROOT))} python -u {shlex.quote(str(ROOT))}/scripts"
 ACTIVE = tuple(CONFIG.config["experiments"])
+UNRECORDED = Unrecorded(workflow, CONFIG)
 
 
 def code(*names):
@@ -32,15 +36,68 @@ def code(*names):
 
 
 def raw_data(wildcards):
-    """Files that make the scans be read again when they change.
+    """The demo, which is made here; `raw_version` follows the files of other cohorts."""
+    UNRECORDED.cohort(wildcards)
+    return rules.make_demo.output.folder if wildcards.cohort == sources.DEMO else []
 
-    These are the demo, which is made here, or the tables of subjects. Absent files are left out, so
-    that a plan can be made before the data are there. Scans are left out too: there are too many
-    files to look at in every plan.
+
+def raw_version(wildcards):
+    """A parameter that changes when a table of subjects or a scan does.
+
+    The process that plans looks at the files. The jobs that it starts know that they must run.
     """
-    if wildcards.cohort == sources.DEMO:
-        return rules.make_demo.output.folder
-    return sources.subject_tables(CONFIG.datasets[wildcards.cohort], CONFIG.config["data_dir"])
+    if wildcards.cohort == sources.DEMO or not workflow.is_main_process:
+        return ""
+    return looked_at(wildcards.cohort)
+
+
+@lru_cache
+def looked_at(cohort):
+    return sources.raw_version(CONFIG.datasets[cohort], CONFIG.config["data_dir"])
+
+
+def checked(compare):
+    """checksums.json of a cohort; a result that Snakemake has no record of is compared first."""
+
+    def file(wildcards):
+        compare(wildcards)
+        return PATHS.cohort(wildcards.cohort, "checksums.json")
+
+    return file
+
+
+def made_of(kind):
+    """What a table or figure is made of."""
+
+    def files(wildcards):
+        name = getattr(wildcards, kind[:-1])
+        UNRECORDED.make_again(*PATHS.outputs(kind, [name]))
+        return outputs.input_files(CONFIG, kind, name)
+
+    return files
+
+
+def cohort_version(wildcards):
+    """A parameter that changes with the subjects and series of a cohort; empty before they are."""
+    return sources.content(PATHS.cohort(wildcards.cohort, "checksums.json"))
+
+
+def connected_version(wildcards):
+    """The same for what follows connectivity, which is the same for equal series."""
+    return [cohort_version(wildcards), code_version("scripts/connect.py")]
+
+
+def tables_version(kind):
+    """A parameter that changes with the tables of cohorts that a table or figure reads."""
+
+    def version(wildcards):
+        files = outputs.input_files(CONFIG, kind, getattr(wildcards, kind[:-1]))
+        read = [
+            file for one in ("inclusion", "participants", "regions") for file in files.get(one, ())
+        ]
+        return [sources.content(file) for file in read]
+
+    return version
 
 
 def dataset_json(wildcards):
@@ -73,11 +130,6 @@ def method_code(program):
     return lambda wildcards: program_version(program, [CONFIG.variants[wildcards.variant][0]])
 
 
-def ring_of(name):
-    """The number of the ring of validation sites that the name of a split or a run ends with."""
-    return int(name.partition("-ring-")[2] or 0)
-
-
 def of_ring(path):
     """The path of a file that every ring of validation sites has, for the ring of a run."""
     return lambda wildcards: path(wildcards.cohort, wildcards.protocol, ring_of(wildcards.seed))
@@ -85,19 +137,26 @@ def of_ring(path):
 
 def adopted(wildcards):
     """The entry of external predictions behind a run."""
-    run = (wildcards.cohort, wildcards.protocol, wildcards.external, int(wildcards.seed))
-    return external_runs(CONFIG)[Run(*run)]
+    run = Run(wildcards.cohort, wildcards.protocol, wildcards.external, int(wildcards.seed))
+    UNRECORDED.make_again(f"{PATHS.run(run)}/meta.json")
+    return external_runs(CONFIG)[run]
 
 
 def summarised_runs(wildcards):
     """The folders of the runs that a summary is made of."""
     named = (wildcards.experiment, wildcards.cohort, wildcards.protocol)
+    UNRECORDED.make_again(PATHS.summary(*named))
     return [PATHS.run(run) for run in summary_runs(CONFIG, *named)]
 
 
 def active_summaries(end):
     """Files of this ending for every pair of cohort and protocol of the active experiments."""
-    return lambda wildcards: [PATHS.summary(*one, end) for one in outputs.active_pairs(CONFIG)]
+
+    def files(wildcards):
+        UNRECORDED.make_again(PATHS.overview)
+        return [PATHS.summary(*one, end) for one in outputs.active_pairs(CONFIG)]
+
+    return files
 
 
 def version_of(value):
@@ -129,13 +188,17 @@ def documented_files(wildcards):
 
 
 def results_of(experiments):
-    """Tables, figures and predictions of some experiments.
+    """Tables, figures, predictions and cohorts of some experiments.
 
-    Predictions are asked for too: one that was deleted is made again, with what hangs on it.
+    What was deleted of the last two is made again, with what hangs on it.
     """
     made = [outputs.output_files(CONFIG, kind, experiments) for kind in ("tables", "figures")]
-    runs = [run for name in experiments for run in experiment_runs(CONFIG, name)]
-    return [*sum(made, []), *(f"{PATHS.run(run)}/predictions.csv" for run in dict.fromkeys(runs))]
+    runs = dict.fromkeys(run for name in experiments for run in experiment_runs(CONFIG, name))
+    made += [
+        [PATHS.cohort(cohort, "checksums.json"), PATHS.cohort(cohort, "fc.h5")]
+        for cohort in dict.fromkeys(run.cohort for run in runs)
+    ]
+    return [*sum(made, []), *(f"{PATHS.run(run)}/predictions.csv" for run in runs)]
 
 
 def whole_run_tables(*formats):

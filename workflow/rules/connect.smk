@@ -1,6 +1,7 @@
 rule connect:
     input:
-        series="<results>/cohorts/{cohort}/series.h5",
+        series=ancient("<results>/cohorts/{cohort}/series.h5"),
+        data="<results>/cohorts/{cohort}/checksums.json",
     output:
         fc="<results>/cohorts/{cohort}/fc.h5",
     log:
@@ -13,6 +14,7 @@ rule connect:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
+        data=cohort_version,
         code=code("scripts/connect.py"),
     shell:
         "{RUN}/connect.py --series {input.series:q} --out {output.fc:q} > {log:q} 2>&1"
@@ -20,9 +22,10 @@ rule connect:
 
 rule site_profile:
     input:
-        participants="<results>/cohorts/{cohort}/participants.tsv",
-        series="<results>/cohorts/{cohort}/series.h5",
-        fc="<results>/cohorts/{cohort}/fc.h5",
+        participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
+        series=ancient("<results>/cohorts/{cohort}/series.h5"),
+        data="<results>/cohorts/{cohort}/checksums.json",
+        fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
     output:
         profile="<results>/cohorts/{cohort}/site_profile.tsv",
     log:
@@ -36,6 +39,7 @@ rule site_profile:
         runtime=60,
     params:
         folder=subpath(input.participants, parent=True),
+        data=connected_version,
         code=code("scripts/site_profile.py"),
     shell:
         "{RUN}/site_profile.py --cohort-dir {params.folder:q} --out {output.profile:q}"

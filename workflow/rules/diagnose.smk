@@ -1,8 +1,9 @@
 rule diagnose:
     input:
-        participants="<results>/cohorts/{cohort}/participants.tsv",
-        series="<results>/cohorts/{cohort}/series.h5",
-        fc="<results>/cohorts/{cohort}/fc.h5",
+        participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
+        series=ancient("<results>/cohorts/{cohort}/series.h5"),
+        data=checked(UNRECORDED.diagnose),
+        fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
         split="<results>/splits/{cohort}/{protocol}.json",
         block_length="<results>/blocklength/{cohort}/{protocol}.json",
         meta="<results>/runs/{cohort}/{protocol}/{variant}/seed-{seed}/meta.json",
@@ -26,6 +27,7 @@ rule diagnose:
         cohort_dir=subpath(input.fc, parent=True),
         run=subpath(input.meta, parent=True),
         settings=as_json(CONFIG.config["diagnostics"]),
+        data=connected_version,
         code=method_code("diagnose"),
     shell:
         "{RUN}/diagnose.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"

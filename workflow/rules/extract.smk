@@ -33,6 +33,7 @@ rule candidates:
         runtime=30,
     params:
         dataset=dataset_json,
+        raw=raw_version,
         data_dir=CONFIG.config["data_dir"],
         on_bad_subject=CONFIG.config["on_bad_subject"],
         code=imaging_code("scripts/candidates.py"),
@@ -58,6 +59,7 @@ rule extract:
         runtime=lambda wildcards, attempt: 240 * attempt,
     params:
         dataset=dataset_json,
+        raw=raw_version,
         data_dir=CONFIG.config["data_dir"],
         batches=lambda wildcards: CONFIG.datasets[wildcards.cohort]["extract_batches"],
         code=imaging_code("scripts/extract.py"),
@@ -82,6 +84,7 @@ rule assemble:
         inclusion="<results>/cohorts/{cohort}/inclusion.tsv",
         regions="<results>/cohorts/{cohort}/regions.tsv",
         series="<results>/cohorts/{cohort}/series.h5",
+        checksums="<results>/cohorts/{cohort}/checksums.json",
     log:
         "<logs>/assemble/{cohort}.log",
     benchmark:
@@ -101,4 +104,4 @@ rule assemble:
         " --candidates {input.candidates:q} --parts {input.parts:q}"
         " --on-bad-subject {params.on_bad_subject} --participants {output.participants:q}"
         " --inclusion {output.inclusion:q} --regions {output.regions:q}"
-        " --series {output.series:q} > {log:q} 2>&1"
+        " --series {output.series:q} --checksums {output.checksums:q} > {log:q} 2>&1"

@@ -1,6 +1,6 @@
 rule table:
     input:
-        unpack(lambda wildcards: outputs.input_files(CONFIG, "tables", wildcards.table)),
+        unpack(made_of("tables")),
     output:
         csv=report(
             "<results>/tables/{table}.csv",
@@ -26,6 +26,7 @@ rule table:
         runtime=30,
     params:
         options=lambda wildcards: outputs.command_options(CONFIG, "tables", wildcards.table),
+        data=tables_version("tables"),
         heading=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table),
         config=shown_config,
         prefix=subpath(output.csv, strip_suffix=".csv"),
@@ -38,7 +39,7 @@ rule table:
 
 rule figure:
     input:
-        unpack(lambda wildcards: outputs.input_files(CONFIG, "figures", wildcards.figure)),
+        unpack(made_of("figures")),
     output:
         pdf="<results>/figures/{figure}.pdf",
         png=report(
@@ -64,6 +65,7 @@ rule figure:
         runtime=30,
     params:
         options=lambda wildcards: outputs.command_options(CONFIG, "figures", wildcards.figure),
+        data=tables_version("figures"),
         heading=lambda wildcards: outputs.item(CONFIG, "figures", wildcards.figure),
         prefix=subpath(output.png, strip_suffix=".png"),
         code=lambda wildcards: code_version(
@@ -161,6 +163,9 @@ rule export:
         runtime=10,
     params:
         least=CONFIG.config["smallest_cell"],
+        data=lambda wildcards, input: list(
+            map(sources.content, [*input.inclusion, *input.participants])
+        ),
         code=code("scripts/export.py"),
     shell:
         "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"

@@ -1,6 +1,7 @@
 rule split:
     input:
-        participants="<results>/cohorts/{cohort}/participants.tsv",
+        participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
+        data=checked(UNRECORDED.split),
     output:
         split="<results>/splits/{cohort}/{protocol}.json",
         plain="<results>/splits/{cohort}/{protocol}.csv",
@@ -18,6 +19,7 @@ rule split:
         protocol=lambda wildcards: wildcards.protocol.partition("-ring-")[0],
         split_seed=lambda wildcards: CONFIG.config["split_seeds"][ring_of(wildcards.protocol)],
         ring=lambda wildcards: ring_of(wildcards.protocol),
+        data=cohort_version,
         code=code("scripts/split.py"),
     shell:
         "{RUN}/split.py --participants {input.participants:q} --cohort {wildcards.cohort:q}"

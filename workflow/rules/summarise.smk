@@ -20,9 +20,12 @@ rule summarise:
     params:
         runs=summarised_runs,
         ensembles=lambda wildcards: as_json(ensembles(CONFIG, wildcards.experiment)),
+        # No input: runs that were copied here without it are summarised too.
+        split=f"{PATHS.results}/splits/{{cohort}}/{{protocol}}.json",
         code=code("scripts/summarise.py"),
     shell:
         "{RUN}/summarise.py --runs {params.runs:q} --experiment {wildcards.experiment:q}"
         " --ensembles {params.ensembles:q}"
         " --out {output.summary:q} --sites {output.sites:q} --records {output.records:q}"
+        " --split {params.split:q}"
         " > {log:q} 2>&1"

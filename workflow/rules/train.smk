@@ -1,8 +1,9 @@
 rule train:
     input:
-        participants="<results>/cohorts/{cohort}/participants.tsv",
-        series="<results>/cohorts/{cohort}/series.h5",
-        fc="<results>/cohorts/{cohort}/fc.h5",
+        participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
+        series=ancient("<results>/cohorts/{cohort}/series.h5"),
+        data=checked(UNRECORDED.train),
+        fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
         split=of_ring(PATHS.split),
         block_length=of_ring(PATHS.block_length),
     output:
@@ -32,6 +33,7 @@ rule train:
         out_dir=subpath(output.meta, parent=True),
         method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
         seed=lambda wildcards: wildcards.seed.partition("-")[0],
+        data=connected_version,
         code=method_code("train"),
     shell:
         "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"

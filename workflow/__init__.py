@@ -1,0 +1,1 @@
+"""A package with this file comes before modules called `workflow` that lie elsewhere."""
