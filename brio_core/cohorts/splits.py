@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brio_core.cohorts.subsets import DRAWN, MATCHED, drawn_folds, motion_matched
+from brio_core.cohorts.subsets import DRAWN, FEWEST_PAIRS, MATCHED, drawn_folds, motion_matched
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
@@ -200,6 +200,12 @@ def make_split(table, cohort: str, protocol: str, split_seed: int, ring: int = 0
             folds = drawn_folds(folds, site, label, cohort, drawn)
     elif protocol == MATCHED:
         rows = motion_matched(site, label, table["mean_fd"])
+        if (usable := len(np.unique(site[rows]))) < MIN_SITES:
+            raise BrioError(
+                f"cohort {cohort!r} has {usable} sites with {FEWEST_PAIRS} or more pairs of a "
+                f"patient and a control who moved alike, and {MIN_SITES} are needed; leave the "
+                "cohort or the experiment 'motion-matched' out"
+            )
         folds = [
             _fold(
                 fold["name"],

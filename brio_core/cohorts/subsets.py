@@ -13,7 +13,7 @@ MATCHED = "loso-motion-matched"
 
 # Of the deviation of log motion within sites and classes: the usual calliper of matched pairs.
 CALLIPER = 0.2
-FEWEST_PAIRS = 5
+FEWEST_PAIRS = 3
 
 
 def drawn_folds(folds: list[dict], site, label, cohort: str, what: re.Match) -> list[dict]:

@@ -149,6 +149,13 @@ def test_matched_classes_move_alike_and_only_they_take_part():
         assert set(own.loc[fold["test"], "site"]) == {fold["name"]}
 
 
+def test_too_few_pairs_are_told():
+    table = make_table(per_class=6)
+    table["mean_fd"] = np.where(table["label"] == 1, "0.5", "0.1")
+    with pytest.raises(BrioError, match="cohort 'toy' has 0 sites with 3 or more pairs"):
+        make_split(table, "toy", "loso-motion-matched", 0)
+
+
 def test_without_motion_a_sentence_says_what_to_do():
     with pytest.raises(BrioError, match="columns: mean_fd"):
         make_split(make_table().assign(mean_fd="n/a"), "toy", "loso-motion-matched", 0)

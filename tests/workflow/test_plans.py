@@ -12,8 +12,8 @@ from workflow.planning.hours import Size, cohort_size, estimate, read_times, rep
 from workflow.planning.loading import load
 
 DEMO_JOBS = {
-    "all": {"train": 15, "diagnose": 6, "table": 26, "figure": 13, "index": 1},
-    "tables": {"train": 15, "table": 26, "figure": 0, "index": 0, "diagnose": 6},
+    "all": {"train": 15, "diagnose": 6, "table": 27, "figure": 13, "index": 1},
+    "tables": {"train": 15, "table": 27, "figure": 0, "index": 0, "diagnose": 6},
     "figures": {"train": 14, "table": 0, "figure": 13, "diagnose": 6},
     "data": {"train": 0, "table": 4, "figure": 3, "site_profile": 1, "diagnose": 0},
     "diagnostics": {"train": 6, "table": 4, "figure": 4, "diagnose": 6},
