@@ -147,7 +147,7 @@ def test_old_keys_of_the_configuration_are_told_the_new_ones():
     with pytest.raises(ConfigurationError, match="unknown key 'settings'; ") as error:
         configuration(settings={})
     assert "renamed" not in str(error.value), "it was never one of these"
-    assert set(KEYS) == {"cells", "settings", "foreign", "program"}
+    assert set(KEYS) == {"cells", "settings", "foreign", "program", "split_seed"}
 
 
 def test_old_targets_are_told_where_they_are(project):
