@@ -161,8 +161,10 @@ rule export:
         runtime=10,
     params:
         least=CONFIG.config["smallest_cell"],
+        known=max(one["inclusion"]["min_subjects_per_class"] for one in CONFIG.datasets.values()),
         code=code("scripts/export.py"),
     shell:
         "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q}"
-        " --smallest-group {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --smallest-group {params.least} --known-minimum {params.known}"
+        " --out-dir {output.folder:q} > {log:q} 2>&1"
