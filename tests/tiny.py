@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITES, PER_CLASS, ROIS, FRAMES = 5, 4, 8, 40
 DATASET = {
     "cohort": "tiny",
+    "title": "Tiny </script><script>alert(1)</script> cohort",
     "source": {"kind": "series", "folder": "tiny", "pattern": "series/{subject}.tsv"},
     "columns": {"subject": "participant_id", "site": "site", "label": "diagnosis"},
     "label": {"positive": "patient", "negative": "control"},

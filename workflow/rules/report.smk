@@ -5,10 +5,12 @@ rule table:
         csv=report(
             "<results>/tables/{table}.csv",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table)["section"],
+            category=lambda wildcards: outputs.report_item(CONFIG, "tables", wildcards.table)[
+                "section"
+            ],
             labels=lambda wildcards: {
                 "Kind": "table",
-                "Title": outputs.item(CONFIG, "tables", wildcards.table)["title"],
+                "Title": outputs.report_item(CONFIG, "tables", wildcards.table)["title"],
             },
         ),
         md="<results>/tables/{table}.md",
@@ -26,7 +28,7 @@ rule table:
         runtime=30,
     params:
         options=lambda wildcards: outputs.command_options(CONFIG, "tables", wildcards.table),
-        heading=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table),
+        heading=lambda wildcards: outputs.report_item(CONFIG, "tables", wildcards.table),
         config=shown_config,
         prefix=subpath(output.csv, strip_suffix=".csv"),
         code=lambda wildcards: code_version(
@@ -44,12 +46,12 @@ rule figure:
         png=report(
             "<results>/figures/{figure}.png",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.item(CONFIG, "figures", wildcards.figure)[
+            category=lambda wildcards: outputs.report_item(CONFIG, "figures", wildcards.figure)[
                 "section"
             ],
             labels=lambda wildcards: {
                 "Kind": "figure",
-                "Title": outputs.item(CONFIG, "figures", wildcards.figure)["title"],
+                "Title": outputs.report_item(CONFIG, "figures", wildcards.figure)["title"],
             },
         ),
     log:
@@ -64,7 +66,7 @@ rule figure:
         runtime=30,
     params:
         options=lambda wildcards: outputs.command_options(CONFIG, "figures", wildcards.figure),
-        heading=lambda wildcards: outputs.item(CONFIG, "figures", wildcards.figure),
+        heading=lambda wildcards: outputs.report_item(CONFIG, "figures", wildcards.figure),
         prefix=subpath(output.png, strip_suffix=".png"),
         code=lambda wildcards: code_version(
             *outputs.output_of(CONFIG, "figures", wildcards.figure).code
