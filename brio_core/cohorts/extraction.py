@@ -122,6 +122,7 @@ def write_batch(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusa
     with atomic(path) as temporary, sealed.create(temporary) as store:
         store.attrs.update(format=KIND, version=FORMAT_VERSION)
         for position, subject, result in results:
+            store.check_disk()
             group = store.create_group(f"{position:06d}")
             facts = asdict(Outcome.of(subject, result))
             names, dead = facts.pop("names"), facts.pop("dead")
