@@ -261,8 +261,8 @@ def _repetition_time(reader: Reader, paths, candidate: dict) -> str:
         return MISSING
     try:
         valid = 0 < float(tr) < math.inf
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         valid = False
     if not valid:
-        raise Unusable(f"invalid repetition time: {tr}")
+        raise Unusable(f"invalid repetition time: {str(tr)[:20]}")
     return plain(tr)

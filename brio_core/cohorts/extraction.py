@@ -65,6 +65,12 @@ def _extract(reader: Reader, candidate: dict) -> Scan | Unusable:
         return replace(reader.read_runs(paths, tr), source_sha256=_checksum(paths))
     except Unusable as unusable:
         return unusable
+    except BrioError:
+        raise
+    except Exception as error:
+        # What libraries make of damaged files is without end; one file must not cost the others.
+        what = str(error) or "no more is known"
+        return Unusable(f"unreadable file: {names[0]} ({type(error).__name__}: {what})")
 
 
 def _checksum(paths: list[Path]) -> str:
