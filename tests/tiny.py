@@ -10,6 +10,8 @@ import numpy as np
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+# How many times as many kills, made-up inputs and short runs as usual; 'make soak' says 6.
+TIMES = int(os.environ.get("BRIO_TIMES", "1"))
 SITES, PER_CLASS, ROIS, FRAMES = 5, 4, 8, 40
 DATASET = {
     "cohort": "tiny",

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tiny import CONFIG, DATASET, EXPERIMENT, ROOT, make_lab
+from tiny import CONFIG, DATASET, EXPERIMENT, ROOT, TIMES, make_lab
 
 from brio_core.cohorts.candidates import COLUMNS, find_candidates, read_candidates
 from brio_core.cohorts.cohort import read_participants
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.fuzz
 def cases(number: int):
     """The same cases every time; nothing is kept between runs."""
     return settings(
-        max_examples=number,
+        max_examples=number * TIMES,
         deadline=None,
         derandomize=True,
         phases=[Phase.generate],
