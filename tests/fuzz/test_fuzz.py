@@ -206,7 +206,7 @@ def test_our_own_tables(tmp_path_factory, data):
             assert len(found) >= 0
 
 
-SUFFIXES = (".tsv", ".csv", ".txt", ".1D", ".npy", ".mat", ".h5")
+SUFFIXES = (".tsv", ".csv", ".txt", ".1D", ".npy", ".npz", ".mat", ".h5")
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +219,7 @@ def series_files(tmp_path_factory):
     for suffix in SUFFIXES[:4]:
         np.savetxt(folder / f"x{suffix}", values, "%.4f", "," if suffix == ".csv" else "\t")
     np.save(folder / "x.npy", values)
+    np.savez_compressed(folder / "x.npz", series=values)
     savemat(folder / "x.mat", {"series": values})
     with h5py.File(folder / "x.h5", "w") as store:
         store["series"] = values
