@@ -5,6 +5,9 @@ SHELL := /bin/sh
 PYTHON ?= python3
 # Another index for torch, such as the one that PyTorch names for its small CPU build.
 TORCH_INDEX ?=
+# What has no hash in envs/lock.txt: torch, and what only its CUDA build brings.
+TORCH := torch|triton|cuda-[a-z]*|nvidia-[a-z0-9-]*
+UV := uv==0.13.8
 DEVICE ?= cpu
 BENCHMARKS := operations training overhead extraction
 READY := .venv/.ready
@@ -14,7 +17,8 @@ IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
 PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long test-browser test-cluster lint format bench pages clean
+.PHONY: help venv demo test test-long soak test-browser test-cluster lint format bench pages lock \
+    audit clean
 
 help: ## list these targets
 	@echo "usage: make TARGET"
@@ -36,6 +40,10 @@ test: $(READY) ## run the tests that take less than a minute each
 
 test-long: $(READY) ## run the whole demo, kill programs, fill disks, feed thousands of broken inputs
 	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m "slow or faults or fuzz"
+
+soak: $(READY) ## for hours: over 300 kills, 15,000 made-up inputs, 1,000 short runs with faults
+	@$(IN_VENV) BRIO_TIMES=6 python -m pytest -n 2 --dist loadfile -m "faults or fuzz" \
+	    -k "kills or fuzz or short_runs"
 
 test-browser: $(READY) ## open the overview page in headless Chromium, which must be installed
 	@$(IN_VENV) python -m pytest -m browser
@@ -65,12 +73,23 @@ pages: $(READY) ## make docs/configuration.md from the schemas, docs/results fro
 	@$(IN_VENV) python scripts/manual.py
 	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
 
+lock: $(READY) ## write hashes of the versions in constraints.txt, and the licences of what is installed
+	@$(PIP) install $(UV)
+	@sed -E '/^(#|$$|($(TORCH))==)/d' constraints.txt | .venv/bin/uv pip compile --quiet --no-deps \
+	    --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	    --output-file envs/lock.txt - > /dev/null
+	@$(IN_VENV) python scripts/licences.py --constraints constraints.txt --out docs/licences.md
+
+audit: $(READY) ## list versions of constraints.txt with known vulnerabilities, from osv.dev
+	@$(IN_VENV) python scripts/audit.py constraints.txt
+
 clean: ## remove the environment and caches; results and data stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find brio_core scripts tests workflow benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
-# torch comes first and pinned, so that no other package can choose another build of it.
-$(READY): constraints.txt pyproject.toml
+# All packages but torch must have the hashes of envs/lock.txt. torch has several builds, and some
+# machines have their own; a named index is the only one that it and its libraries come from.
+$(READY): constraints.txt envs/lock.txt pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 \
 	or newer, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: \
@@ -80,6 +99,10 @@ $(READY): constraints.txt pyproject.toml
 	virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Making .venv with the versions of constraints.txt; this takes a few minutes."
 	@$(PYTHON) -m venv --clear .venv
-	@unset PYTHONPATH; $(PIP) install -c constraints.txt $(addprefix --extra-index-url ,$(TORCH_INDEX)) torch
-	@unset PYTHONPATH; $(PIP) install -c constraints.txt -e ".[imaging,report,workflow,test]"
+	@unset PYTHONPATH; $(PIP) install --require-hashes --no-deps -r envs/lock.txt
+	@unset PYTHONPATH; $(if $(TORCH_INDEX),unset PIP_EXTRA_INDEX_URL PIP_FIND_LINKS; \
+	    export PIP_CONFIG_FILE=/dev/null;) \
+	    $(PIP) install -c constraints.txt $(addprefix --index-url ,$(TORCH_INDEX)) torch
+	@unset PYTHONPATH; $(PIP) install --no-deps --no-build-isolation -e .
+	@$(PIP) check
 	@touch $@

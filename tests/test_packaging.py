@@ -1,11 +1,14 @@
 """What a user reads first is true: versions agree, commands and files that are named exist."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ import yaml
 import brio_core
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
 from brio_core.cohorts.inclusion import COLUMNS as INCLUSION_COLUMNS
+from tests.programs import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -92,6 +96,65 @@ class TestVersions:
             name, version = (part.strip() for part in text.split("="))
             pinned = constraints().get(normal(CONDA_NAMES.get(name, name)))
             assert pinned in (None, version), f"{path.name}: {name}"
+
+
+class TestSupplyChain:
+    def test_every_version_has_hashes(self):
+        """Those of torch differ from build to build; a named index has them."""
+        lock = dict(
+            re.findall(r"^([\w.-]+)==([\w.]+) \\\n    --hash=sha256:", read("envs/lock.txt"), re.M)
+        )
+        built = {name for name in constraints() if re.match("(torch|triton|cuda-|nvidia-)", name)}
+        built -= {"torch-geometric"}
+        wanted = {name: constraints()[name] for name in constraints().keys() - built}
+        assert {normal(name): version for name, version in lock.items()} == wanted
+        assert not re.search(r"https?:|index|^-", read("envs/lock.txt"), re.M)
+
+    def test_make_asks_for_hashes_and_one_index(self):
+        recipe = read("Makefile").split("$(READY): ")[1]
+        assert "--require-hashes --no-deps -r envs/lock.txt" in recipe
+        assert "--no-build-isolation -e ." in recipe and "extra-index-url" not in recipe
+        backend = tomllib.loads(read("pyproject.toml"))["build-system"]["requires"]
+        assert backend == [f"setuptools=={constraints()['setuptools']}"]
+
+    def test_every_version_has_a_licence(self):
+        rows = re.findall(
+            r"^\| ([\w.-]+) \| (\d[\w.]*) \| (.+) \|$", read("docs/licences.md"), re.M
+        )
+        listed = {normal(name): version for name, version, _ in rows}
+        pins = constraints().items()
+        assert listed == {name: version for name, version in pins if name in listed}
+        missing = {name for name, _ in pins} - listed.keys()
+        assert all(re.match("triton|cuda-|nvidia-", name) for name in missing)
+
+    @pytest.mark.parametrize("answer, code, words", [
+        ({"results": [{}, {"vulns": [{"id": "PYSEC-1"}, {"id": "CVE-2"}]}]}, 1, "b 2: PYSEC-1"),
+        ({"results": [{}, {}]}, 0, "0 of 2 versions"), ({"results": [{}]}, 1, "answered 1 of 2"),
+        ([], 1, "could not be asked"), (None, 1, "could not be asked for vulnerabilities"),
+    ])  # fmt: skip
+    def test_audit(self, answer, code, words, tmp_path, monkeypatch):
+        asked = []
+
+        class Database(BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(answer).encode())
+
+            def log_message(self, *words):
+                pass
+
+        (tmp_path / "pins.txt").write_text("# two\na==1.0\nb==2\n")
+        with HTTPServer(("127.0.0.1", 0), Database) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            address = f"http://127.0.0.1:{server.server_port if answer is not None else 9}"
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            done = run_program("audit", tmp_path / "pins.txt", "--database", address)
+            server.shutdown()
+        assert done.returncode == code and words in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        assert not asked or [one["version"] for one in asked[0]["queries"]] == ["1.0", "2"]
 
 
 class TestCommands:

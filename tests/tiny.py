@@ -10,9 +10,12 @@ import numpy as np
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+# How many times as many kills, made-up inputs and short runs as usual; 'make soak' says 6.
+TIMES = int(os.environ.get("BRIO_TIMES", "1"))
 SITES, PER_CLASS, ROIS, FRAMES = 5, 4, 8, 40
 DATASET = {
     "cohort": "tiny",
+    "title": "Tiny </script><script>alert(1)</script> cohort",
     "source": {"kind": "series", "folder": "tiny", "pattern": "series/{subject}.tsv"},
     "columns": {"subject": "participant_id", "site": "site", "label": "diagnosis"},
     "label": {"positive": "patient", "negative": "control"},

@@ -171,10 +171,15 @@ def _checked_labels(reader: Reader, values: list[str], column: str) -> dict[str,
 
 
 def _check_sites(reader: Reader, present: set[str], column: str) -> None:
-    """Refuse a site under ``tr`` that the table spells differently.
+    """Refuse a site that is called like a row of ours, or that ``tr`` spells differently.
 
     Other sites may stand there: a table can be a part of a study whose dataset file names them all.
     """
+    if "all" in present:
+        raise BrioError(
+            f"{reader.table_path} has a site 'all' in column {column!r}, which stands for all "
+            "sites in our tables; rename it"
+        )
     tr = reader.dataset.get("tr")
     if not isinstance(tr, dict):
         return
@@ -256,8 +261,8 @@ def _repetition_time(reader: Reader, paths, candidate: dict) -> str:
         return MISSING
     try:
         valid = 0 < float(tr) < math.inf
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         valid = False
     if not valid:
-        raise Unusable(f"invalid repetition time: {tr}")
+        raise Unusable(f"invalid repetition time: {str(tr)[:20]}")
     return plain(tr)

@@ -65,6 +65,12 @@ def _extract(reader: Reader, candidate: dict) -> Scan | Unusable:
         return replace(reader.read_runs(paths, tr), source_sha256=_checksum(paths))
     except Unusable as unusable:
         return unusable
+    except BrioError:
+        raise
+    except Exception as error:
+        # What libraries make of damaged files is without end; one file must not cost the others.
+        what = str(error) or "no more is known"
+        return Unusable(f"unreadable file: {names[0]} ({type(error).__name__}: {what})")
 
 
 def _checksum(paths: list[Path]) -> str:
@@ -122,6 +128,7 @@ def write_batch(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusa
     with atomic(path) as temporary, sealed.create(temporary) as store:
         store.attrs.update(format=KIND, version=FORMAT_VERSION)
         for position, subject, result in results:
+            store.check_disk()
             group = store.create_group(f"{position:06d}")
             facts = asdict(Outcome.of(subject, result))
             names, dead = facts.pop("names"), facts.pop("dead")

@@ -4,15 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from brio_core.system.errors import one_line
+
 # Between the files of a scan that has several runs, in the column ``source``.
 RUN_SEPARATOR = ";"
+LONGEST_REASON = 500
 
 
 class Unusable(Exception):
     """One subject cannot be used; the text before the first colon is the kind of reason."""
 
     def __init__(self, reason: str, frames_before: int = -1, frames_after: int = -1):
-        super().__init__(" ".join(reason.split()))
+        # What a library says of a file may quote all of it.
+        super().__init__(one_line(reason)[:LONGEST_REASON])
         self.frames_before = frames_before
         self.frames_after = frames_after
 

@@ -124,6 +124,7 @@ def write_series(
         )
         offsets = [0]
         for scan in scans:
+            store.check_disk()
             bold.resize(offsets[-1] + len(scan), axis=0)
             bold[offsets[-1] :] = scan
             offsets.append(offsets[-1] + len(scan))
@@ -208,6 +209,7 @@ def write_fc(
                     dtype="float32",
                     units="Fisher z of Pearson's r",
                 )
+            store.check_disk()
             fc[index] = matrix
 
 

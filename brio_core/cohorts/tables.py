@@ -10,10 +10,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
-from brio_core.system.errors import BrioError
+from brio_core.system.errors import BrioError, one_line
 from brio_core.system.files import write_text
 
 MISSING = "n/a"
+# What names of files and attributes of HDF5 files can hold, with something to spare.
+LONGEST_NAME = 200
 _MISSING_SPELLINGS = {"", "n/a", "na", "nan", "null", "[]", "-9999", "-9999.0"}
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
@@ -163,8 +165,8 @@ def _read_sheet(path: Path, sheet: str | None):
 
 
 def plain(cell: object) -> str:
-    """One cell as text without line breaks, tabs or spaces around it."""
-    text = " ".join(str(cell).split())
+    """One cell as printable text without line breaks, tabs or spaces around it."""
+    text = one_line(str(cell))
     return MISSING if text.lower() in _MISSING_SPELLINGS else text
 
 
@@ -181,7 +183,9 @@ def letters(name: str) -> str:
 
 
 def refuse_formula(text: str, where: str) -> None:
-    """Raise if a spreadsheet that opens our tables would run ``text`` as a formula."""
+    """Raise if a spreadsheet would run ``text`` as a formula, or if it is too long for a name."""
+    if len(text.encode()) > LONGEST_NAME:
+        raise BrioError(f"{where} is {text[:50]!r}… with over {LONGEST_NAME} bytes; shorten it")
     if len(text) > 1 and text[0] in "=@+-" and not _is_number(text):
         raise BrioError(f"{where} is {text!r}, which a spreadsheet takes for a formula; rename it")
 

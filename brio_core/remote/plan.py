@@ -87,7 +87,10 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """plan.json, or jobs.json as the workflow writes it."""
     values = read_json(path, "results", "config", "jobs", "files")
-    return Plan(**values | {"jobs": [Job(**job) for job in values["jobs"]]})
+    try:
+        return Plan(**values | {"jobs": [Job(**job) for job in values["jobs"]]})
+    except TypeError as error:
+        raise BrioError(f"{path} is no plan ({error}); make it by 'snakemake remote'") from None
 
 
 def prepare(plan_path: Path) -> Plan:

@@ -1,8 +1,12 @@
 """Take results back: check all of them, put them in place, and let Snakemake know."""
 
 import json
+import os
+import platform
+import re
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +24,16 @@ from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
 from brio_core.system.versions import ROOT, program_version
 
+# Where results are unpacked: the process follows, and a random part.
+_OURS = f".remote-{re.sub('[^A-Za-z0-9]', '', platform.node())}-"
+# Results are packed to a tenth; a bomb to a thousandth.
+MOST_DENSE = 200
+# What readers make of files that are not what they should be.
+DAMAGED = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+    struct.error,
+)  # fmt: skip
+
 
 def take(archives: Sequence[Path], plan_path: Path, accept: Sequence[str] = ()) -> str:
     """Put results in place if all of them are right; ``accept`` are keys that may differ."""
@@ -29,7 +43,8 @@ def take(archives: Sequence[Path], plan_path: Path, accept: Sequence[str] = ()) 
     for job in plan.jobs:
         job.expected["code"] = program_version(job.program, [job.expected["method"]])
     results = Path(plan.results)
-    with tempfile.TemporaryDirectory(dir=results, prefix=".remote-") as staging:
+    remove_leftovers(results)
+    with tempfile.TemporaryDirectory(dir=results, prefix=f"{_OURS}{os.getpid()}-") as staging:
         found: dict[str, Path] = {}
         for path in archives:
             found |= _unpack(path, plan.jobs, Path(tempfile.mkdtemp(dir=staging)))
@@ -40,7 +55,11 @@ def take(archives: Sequence[Path], plan_path: Path, accept: Sequence[str] = ()) 
         places = {job.folder: found[job.folder] for job in jobs if job in new}
         for job in jobs:
             if job.folder in places:
-                _check(job, results, places, accept)
+                try:
+                    _check(job, results, places, accept)
+                except DAMAGED as error:
+                    what = f"{type(error).__name__}: {error}"
+                    raise BrioError(f"{job.folder} is damaged ({what}); fetch it again") from None
         for name, folder in places.items():
             # Nothing of an earlier result may stay beside the new one, above all no models.
             shutil.rmtree(results / name, ignore_errors=True)
@@ -48,6 +67,14 @@ def take(archives: Sequence[Path], plan_path: Path, accept: Sequence[str] = ()) 
             folder.rename(results / name)
         _record(plan, jobs, Path(staging))
     return f"{len(places)} jobs taken, {len(plan.unfinished(results))} of the plan are left"
+
+
+def remove_leftovers(results: Path) -> None:
+    """Delete what takes on this machine have unpacked that were killed since."""
+    for folder in results.glob(f"{_OURS}*-*"):
+        number = folder.name.removeprefix(_OURS).partition("-")[0]
+        if number.isdecimal() and not Path("/proc", number).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unpack(path: Path, jobs: Sequence[Job], target: Path) -> dict[str, Path]:
@@ -59,13 +86,18 @@ def _unpack(path: Path, jobs: Sequence[Job], target: Path) -> dict[str, Path]:
                 folder, _, name = member.filename.rpartition("/")
                 # The upper half is the kind of a file in Unix, if the archive tells it.
                 plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
+                plain &= member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 result = Path(name).suffix in (".csv", ".json", ".pt")
                 if not (plain and result and folder in folders):
                     raise BrioError(f"{path}: {member.filename} is no plain file of a planned job")
-            if sum(one.file_size for one in archive.infolist()) > shutil.disk_usage(target).free:
+            # Nothing is unpacked beyond the size that it declares.
+            size = sum(one.file_size for one in archive.infolist())
+            if size > shutil.disk_usage(target).free:
                 raise BrioError(f"{path} holds more than the disk has room for")
+            if size > MOST_DENSE * path.stat().st_size:
+                raise BrioError(f"{path} holds {size:,} bytes, more than results can be packed in")
             archive.extractall(target)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, *DAMAGED) as error:
         raise BrioError(f"{path} cannot be read ({error}); fetch it again") from None
     return {name: folder for name, folder in folders.items() if folder.exists()}
 

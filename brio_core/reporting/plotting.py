@@ -53,6 +53,8 @@ matplotlib.rcParams.update(
         "axes.spines.right": False,
         "axes.axisbelow": True,
         "text.color": INK,
+        # Names from data may hold dollars, which are no formulas.
+        "text.parse_math": False,
         "xtick.color": INK,
         "ytick.color": INK,
         "xtick.labelsize": 7.5,

@@ -18,6 +18,8 @@ def run(main: Callable[[], None]) -> None:
 
     Ctrl-C and SIGTERM unwind like errors do, so that no temporary file stays behind.
     """
+    # A name that a terminal cannot show is written out there, instead of ending the program.
+    sys.stdout.reconfigure(errors="backslashreplace")
     signals.listen()
     try:
         try:

@@ -1,7 +1,17 @@
-"""The one kind of error that is meant for the user."""
+"""The one kind of error that is meant for the user, and text that fits into its line."""
 
 # For files that a user may name: nobody is told to delete a file of theirs.
 MAYBE_OURS = "name the right file, or, if the workflow made this one, delete it and run again"
+
+
+def one_line(text: str) -> str:
+    """Text of somebody else without line breaks; what a terminal would obey is written out."""
+    words = " ".join(text.split())
+    if words.isprintable():
+        return words
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in words
+    )
 
 
 class BrioError(Exception):
@@ -9,4 +19,4 @@ class BrioError(Exception):
 
     def __init__(self, sentence: str) -> None:
         # Libraries, whose words may be part of it, break lines.
-        super().__init__(" ".join(sentence.split()))
+        super().__init__(one_line(sentence))

@@ -75,13 +75,15 @@ def read_json(path: str | Path, *keys: str) -> dict:
     """Read JSON, with ``keys`` an object that has them; say which file is missing or broken."""
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
+        if keys and not isinstance(value, dict):
+            raise ValueError("it is no object")
         missing = [key for key in keys if key not in value]
         if missing:
             raise ValueError(f"it has no {missing[0]!r}")
         return value
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
         raise BrioError(
             f"{path} is not valid JSON of ours ({error}); delete it and run the workflow again"
         ) from None

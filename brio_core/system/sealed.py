@@ -8,6 +8,7 @@ rest; it is compared before HDF5 reads anything.
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import h5py
@@ -19,11 +20,53 @@ _MARK = b"brio-sealed"
 _HDF5 = b"\x89HDF"
 
 
+class _Disk(FileIO):
+    """A file whose writes never fail: HDF5 crashes when it cannot write. It keeps the error."""
+
+    error: OSError | None = None
+
+    def write(self, block) -> int:
+        rest = memoryview(block).cast("B")
+        while len(rest) and self.error is None:
+            try:
+                rest = rest[super().write(rest) :]
+            except OSError as error:
+                self.error = error
+        return memoryview(block).nbytes
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+
+class Store(h5py.File):
+    """A new file that says early whether the disk still takes what is written."""
+
+    def __init__(self, disk: _Disk) -> None:
+        super().__init__(disk, "w", userblock_size=_BLOCK)
+        self._disk = disk
+
+    def check_disk(self) -> None:
+        """Raise what the last writes met."""
+        if self._disk.error is not None:
+            raise self._disk.error
+
+
 @contextmanager
-def create(path: Path) -> Iterator[h5py.File]:
+def create(path: Path) -> Iterator[Store]:
     """A new file, sealed when it is closed."""
-    with h5py.File(path, "w", userblock_size=_BLOCK) as store:
-        yield store
+    with _Disk(path, "w+") as disk:
+        try:
+            with Store(disk) as store:
+                yield store
+        except Exception as error:
+            # What could not be written cannot be read again, which HDF5 tells in many words.
+            raise disk.error or error from None
+        if disk.error is not None:
+            raise disk.error
     seal(path)
 
 

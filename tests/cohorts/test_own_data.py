@@ -69,7 +69,7 @@ def test_tables_cannot_lead_out_of_the_data_folder(own_data):
     data_dir, dataset = own_data
     table = data_dir / "mylab" / "participants.tsv"
     lines = table.read_text()
-    for bad in ("../../../../etc/passwd", "site1/../s11", "..", "/etc/passwd", "a\\b", "a" * 300):
+    for bad in ("../../../../etc/passwd", "site1/../s11", "..", "/etc/passwd", "a\\b"):
         table.write_text(lines.replace("s10", bad))
         with pytest.raises(BrioError, match=r"participants\.tsv has the subject .* file name"):
             find_candidates(open_reader(dataset, data_dir))

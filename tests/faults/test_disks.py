@@ -2,9 +2,11 @@
 
 import os
 import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
+from tiny import ROOT
 
 pytestmark = pytest.mark.faults
 STAGES = (
@@ -48,6 +50,55 @@ def test_read_only_folder(name, lab, stages):
     check(code, said, "Read-only file system", stage)
 
 
+# Sixty scans, as extract or assemble writes them: some 800 KB.
+WRITER = """
+import sys
+import numpy as np
+from brio_core.cohorts.extraction import write_batch
+from brio_core.cohorts.scan import Scan
+from brio_core.cohorts.stores import Rois, write_series
+from brio_core.system.cli import run
+
+draw, names = np.random.default_rng(0), [str(number) for number in range(50)]
+scans = {f"s{number}": draw.standard_normal((60, 50)).astype("f4") for number in range(60)}
+
+def extract():
+    found = (Scan(scan, 60, 0, tuple(names)) for scan in scans.values())
+    write_batch("full/out.h5", zip(range(60), scans, found))
+
+def assemble():
+    write_series("full/out.h5", scans, scans.values(), Rois.named(names), {})
+
+run(locals()[sys.argv[1]])
+"""
+FULL = {
+    "No space left on device": ("", "mount -o remount,size={}k full;"),
+    "File too large": ("ulimit -f {};", ""),
+}
+
+
+@pytest.mark.parametrize("reason", FULL)
+@pytest.mark.parametrize("name", ["extract", "assemble"])
+def test_a_disk_that_fills_up(name, reason, tmp_path):
+    """HDF5 crashes when it cannot write what it holds, so it must not notice."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "writer.py").write_text(WRITER)
+    limit, before = FULL[reason]
+    sizes = (4, 12, 20, 28, 48, 96, 200, 340, 512, 600)
+    trials = "".join(
+        f"{before.format(size)} ({limit.format(size)} {sys.executable} writer.py {name});"
+        " echo code:$? left:$(ls -A full);"
+        for size in sizes
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", f"mount -t tmpfs -o size=4m tmpfs full; {trials}"],
+        cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    said = f"error: full/out.h5 could not be written: {reason}\ncode:1 left:\n"
+    assert done.stdout == said * len(sizes)
+
+
 def redirected(stage, lab, folder: str):
     """The same stage with outputs in a folder of their own."""
     (lab.folder / folder).mkdir()
@@ -67,8 +118,7 @@ def redirected(stage, lab, folder: str):
 def check(code: int, said: str, reason: str, stage) -> None:
     """Exit code 1, one sentence, and no file that is not complete."""
     assert code == 1, said
-    # h5py complains at length about every object of a file that it could not write.
-    assert "Traceback" not in said or "h5py/_objects.pyx" in said, said
+    assert "Traceback" not in said, said
     errors = [line for line in said.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and f"could not be written: {reason}" in errors[0], said
     left = [line for line in said.splitlines() if line.startswith("left:")]

@@ -7,12 +7,13 @@ import time
 
 import pytest
 from stages import EPOCHS
-from tiny import make_lab
+from tiny import TIMES, make_lab
 
 pytestmark = pytest.mark.faults
 KILLS = {
     "extract": 11, "connect": 10, "train-gcn": 12, "train-linear-correlation": 5, "figure": 10,
 }  # fmt: skip
+MILESTONES = ("cohorts/tiny/candidates.tsv", "cohorts/tiny/series.h5", "runs/tiny")
 
 
 @pytest.mark.parametrize("name", KILLS)
@@ -28,7 +29,7 @@ def test_kills_of_one_stage(name, lab, finished, stages, record_property):
 
     kills = writing = 0
     stage.remove_outputs(lab)
-    while kills < KILLS[name]:
+    while kills < KILLS[name] * TIMES:
         process = stage.start(lab)
         # Most of the time goes into imports; so every second kill waits for the first new file.
         if kills % 2:
@@ -55,10 +56,11 @@ def test_kills_of_one_stage(name, lab, finished, stages, record_property):
     print(f"\n{name}: {kills} kills, {writing} of them while files were written, 0 differences")
 
 
-def test_kills_of_the_whole_workflow(finished, tmp_path, start_snakemake):
-    lab, generator = make_lab(tmp_path / "lab", **EPOCHS), random.Random(0)
+@pytest.mark.parametrize("number", range(TIMES))
+def test_kills_of_the_whole_workflow(number, finished, tmp_path, start_snakemake):
+    lab, generator = make_lab(tmp_path / "lab", **EPOCHS), random.Random(number)
     # Soon after each of these has appeared, whatever the speed of the machine.
-    for milestone in ("cohorts/tiny/candidates.tsv", "cohorts/tiny/series.h5", "runs/tiny"):
+    for milestone in MILESTONES:
         process = start_snakemake(lab, "tiny", "--cores", "2", log=tmp_path / "said.txt")
         while not (lab.results / milestone).exists():
             assert process.poll() is None, (tmp_path / "said.txt").read_text()

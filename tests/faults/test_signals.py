@@ -91,3 +91,8 @@ def test_clocks_that_are_wrong(finished, lab):
         os.utime(path, (when, when))
     done = lab.snakemake("tiny", "--cores", "2")
     assert done.returncode == 0 and "Nothing to be done" in done.stdout, done.stdout
+
+
+def test_the_title_of_the_cohort_is_no_script(finished):
+    page = (finished.results / "report.html").read_text()
+    assert "script>alert(1)" in page and "<script>alert(1)" not in page

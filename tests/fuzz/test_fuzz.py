@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tiny import CONFIG, DATASET, EXPERIMENT, ROOT, make_lab
+from tiny import CONFIG, DATASET, EXPERIMENT, ROOT, TIMES, make_lab
 
 from brio_core.cohorts.candidates import COLUMNS, find_candidates, read_candidates
 from brio_core.cohorts.cohort import read_participants
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.fuzz
 def cases(number: int):
     """The same cases every time; nothing is kept between runs."""
     return settings(
-        max_examples=number,
+        max_examples=number * TIMES,
         deadline=None,
         derandomize=True,
         phases=[Phase.generate],
@@ -206,7 +206,7 @@ def test_our_own_tables(tmp_path_factory, data):
             assert len(found) >= 0
 
 
-SUFFIXES = (".tsv", ".csv", ".txt", ".1D", ".npy", ".mat", ".h5")
+SUFFIXES = (".tsv", ".csv", ".txt", ".1D", ".npy", ".npz", ".mat", ".h5")
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +219,7 @@ def series_files(tmp_path_factory):
     for suffix in SUFFIXES[:4]:
         np.savetxt(folder / f"x{suffix}", values, "%.4f", "," if suffix == ".csv" else "\t")
     np.save(folder / "x.npy", values)
+    np.savez_compressed(folder / "x.npz", series=values)
     savemat(folder / "x.mat", {"series": values})
     with h5py.File(folder / "x.h5", "w") as store:
         store["series"] = values

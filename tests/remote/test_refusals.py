@@ -1,7 +1,11 @@
 """What is wrong is named, and then nothing is placed."""
 
+import json
+import os
+import random
 import shutil
 import stat
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -139,6 +143,79 @@ def test_an_archive_that_is_larger_than_the_disk(places, monkeypatch):
     path, full = archive(places / "there"), shutil._ntuple_diskusage(9, 9, 0)
     monkeypatch.setattr(taking.shutil, "disk_usage", lambda folder: full)
     refuses(places, path, "more than the disk has room for")
+
+
+def repacked(path, name, content, **options):
+    """The archive with another content of a member."""
+    with zipfile.ZipFile(path) as zipped:
+        members = {one: zipped.read(one) for one in zipped.namelist()} | {name: content}
+    with zipfile.ZipFile(path, "w", **options) as zipped:
+        for one, bytes_ in members.items():
+            zipped.writestr(one, bytes_)
+    return path
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2], ids=["xz", "bzip2"])
+def test_unusual_packing(places, packing):
+    path = repacked(archive(places / "there"), f"{RUN}/meta.json", b"{}", compression=packing)
+    refuses(places, path, "is no plain file of a planned job")
+
+
+def test_a_bomb(places):
+    bomb = {"compression": zipfile.ZIP_DEFLATED, "compresslevel": 9}
+    path = repacked(archive(places / "there"), f"{RUN}/models.pt", bytes(1 << 27), **bomb)
+    assert path.stat().st_size < 1 << 20
+    refuses(places, path, "more than results can be packed in")
+
+
+def test_damaged_contents(places):
+    meta = read_json(places / "there/results" / RUN / "meta.json")
+    wrong = ({"inputs": 3}, {"code": [], "inputs": {"x": []}}, {"folds": 7}, {"variant": {"x": 1}})
+    whole = [json.dumps(meta | change) for change in wrong]
+    path = archive(places / "there")
+    for content in ("[]", '"cohort"', "1", "[" * 100_000, "1" * 5000, *whole):
+        repacked(path, f"{RUN}/meta.json", content)
+        refuses(places, path, r"meta\.json|is damaged|was made with")
+
+
+def test_corrupted_files(places):
+    """Bytes of packed files are changed, not those of the archive, whose checksum would tell."""
+    generator, path = random.Random(0), archive(places / "there")
+    with zipfile.ZipFile(path) as zipped:
+        members = {one: zipped.read(one) for one in zipped.namelist()}
+    refused = 0
+    for _ in range(30):
+        name = generator.choice(sorted(members))
+        content = bytearray(members[name])
+        for _ in range(generator.choice((1, 5, 50))):
+            content[generator.randrange(len(content))] = generator.randrange(256)
+        repacked(path, name, bytes(content[: generator.choice((len(content), 100))]))
+        try:
+            take(path)
+        except BrioError as error:
+            refused += 1
+            assert "\n" not in str(error)
+            continue
+        for folder in ("runs", "diagnostics"):
+            shutil.rmtree(places / "home/results" / folder)
+    assert refused > 20
+
+
+def test_what_killed_imports_left_goes(places):
+    results = places / "home/results"
+    child = subprocess.Popen(["sleep", "0"])
+    child.wait()
+    left, own = (results / f"{taking._OURS}{number}-x" for number in (child.pid, os.getpid()))
+    for folder in (left, own):
+        (folder / "runs").mkdir(parents=True)
+    take(archive(places / "there"))
+    assert not left.exists() and own.exists(), "another import may be at work"
+
+
+def test_a_plan_of_something_else(places):
+    write_json(places / "x.json", {"results": "", "config": {}, "jobs": [{"x": 1}], "files": {}})
+    with pytest.raises(BrioError, match=r"x\.json is no plan"):
+        read_plan(places / "x.json")
 
 
 def test_other_code_there(places):

@@ -230,8 +230,16 @@ def about(configuration: Configuration, cohort: str) -> dict:
 
 
 def as_json(value: object) -> str:
-    """Resolved configuration as one argument of a command line."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    """Resolved configuration as one argument of a command line.
+
+    Snakemake's report has it within a script, which a '<' could end.
+    """
+    return json.dumps(value, sort_keys=True, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def report_item(configuration: Configuration, kind: str, name: str) -> dict:
+    """What Snakemake's report says of a table or figure, without what it would take for HTML."""
+    return json.loads(as_json(item(configuration, kind, name)).replace("\\u003c", "‹"))
 
 
 def output_names(configuration: Configuration, kind: str, experiments: Sequence[str]) -> list[str]:

@@ -5,10 +5,12 @@ rule table:
         csv=report(
             "<results>/tables/{table}.csv",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table)["section"],
+            category=lambda wildcards: outputs.report_item(CONFIG, "tables", wildcards.table)[
+                "section"
+            ],
             labels=lambda wildcards: {
                 "Kind": "table",
-                "Title": outputs.item(CONFIG, "tables", wildcards.table)["title"],
+                "Title": outputs.report_item(CONFIG, "tables", wildcards.table)["title"],
             },
         ),
         md="<results>/tables/{table}.md",
@@ -27,7 +29,7 @@ rule table:
     params:
         options=lambda wildcards: outputs.command_options(CONFIG, "tables", wildcards.table),
         data=tables_version("tables"),
-        heading=lambda wildcards: outputs.item(CONFIG, "tables", wildcards.table),
+        heading=lambda wildcards: outputs.report_item(CONFIG, "tables", wildcards.table),
         config=shown_config,
         prefix=subpath(output.csv, strip_suffix=".csv"),
         code=lambda wildcards: code_version(
@@ -45,12 +47,12 @@ rule figure:
         png=report(
             "<results>/figures/{figure}.png",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.item(CONFIG, "figures", wildcards.figure)[
+            category=lambda wildcards: outputs.report_item(CONFIG, "figures", wildcards.figure)[
                 "section"
             ],
             labels=lambda wildcards: {
                 "Kind": "figure",
-                "Title": outputs.item(CONFIG, "figures", wildcards.figure)["title"],
+                "Title": outputs.report_item(CONFIG, "figures", wildcards.figure)["title"],
             },
         ),
     log:
@@ -66,7 +68,7 @@ rule figure:
     params:
         options=lambda wildcards: outputs.command_options(CONFIG, "figures", wildcards.figure),
         data=tables_version("figures"),
-        heading=lambda wildcards: outputs.item(CONFIG, "figures", wildcards.figure),
+        heading=lambda wildcards: outputs.report_item(CONFIG, "figures", wildcards.figure),
         prefix=subpath(output.png, strip_suffix=".png"),
         code=lambda wildcards: code_version(
             *outputs.output_of(CONFIG, "figures", wildcards.figure).code
@@ -166,8 +168,10 @@ rule export:
         data=lambda wildcards, input: list(
             map(sources.content, [*input.inclusion, *input.participants])
         ),
+        known=max(one["inclusion"]["min_subjects_per_class"] for one in CONFIG.datasets.values()),
         code=code("scripts/export.py"),
     shell:
         "{RUN}/export.py --inclusion {input.inclusion:q} --participants {input.participants:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q}"
-        " --smallest-group {params.least} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --smallest-group {params.least} --known-minimum {params.known}"
+        " --out-dir {output.folder:q} > {log:q} 2>&1"

@@ -4,7 +4,9 @@ Nothing here can run code that a file brings along: pickled objects are refused,
 files that point to other files.
 """
 
+import math
 import zlib
+from lzma import LZMAError
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -13,6 +15,9 @@ import numpy as np
 from brio_core.cohorts.scan import Unusable
 
 _NUMBERS = "fiu"
+# More than any series has: 10,000 regions at 10,000 frames. In double precision it is one GB.
+LARGEST_SIZE = 1 << 27
+_TOO_LARGE = f"it has more than {LARGEST_SIZE:,} numbers, and no series has"
 
 
 def read_array(path: Path, variable: str | None = None) -> np.ndarray:
@@ -23,7 +28,7 @@ def read_array(path: Path, variable: str | None = None) -> np.ndarray:
     """
     readers = {".npy": _read_npy, ".npz": _read_npz, ".mat": _read_mat, ".h5": _read_hdf5}
     try:
-        values = readers[path.suffix.lower()](path, variable)
+        return readers[path.suffix.lower()](path, variable).astype(np.float64)
     except (
         OSError,
         ValueError,
@@ -32,41 +37,51 @@ def read_array(path: Path, variable: str | None = None) -> np.ndarray:
         RuntimeError,
         EOFError,
         MemoryError,
+        OverflowError,
         BadZipFile,
+        LZMAError,
         zlib.error,
     ) as error:
-        raise Unusable(f"unreadable file: {path.name} ({error})") from None
-    if values.ndim != 2 or values.dtype.kind not in _NUMBERS:
-        raise Unusable(
-            f"unreadable file: {path.name} holds a {values.ndim}-dimensional {values.dtype} array "
-            "instead of numbers, frames by ROIs"
-        )
-    return values.astype(np.float64)
+        text = str(error) or "too large for the memory"
+        raise Unusable(f"unreadable file: {path.name} ({text})") from None
 
 
 def _read_npy(path: Path, variable: str | None) -> np.ndarray:
-    return np.load(path, allow_pickle=False)
+    """Mapped into memory, so that a size which the file does not have costs nothing."""
+    stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(stored, np.ndarray):
+        stored.close()
+        raise ValueError("it is a .npz file; give it that ending")
+    return _checked(stored)
 
 
 def _read_npz(path: Path, variable: str | None) -> np.ndarray:
-    with np.load(path, allow_pickle=False) as stored:
+    stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    if isinstance(stored, np.ndarray):
+        raise ValueError("it is a .npy file; give it that ending")
+    with stored:
+        if max((one.file_size for one in stored.zip.infolist()), default=0) > 8 * LARGEST_SIZE:
+            raise ValueError(_TOO_LARGE)
         names = [variable] if variable in stored.files else stored.files
-        return _choose({name: stored[name] for name in names}, path, variable)
+        return _choose({name: stored[name] for name in names}, variable)
 
 
 def _read_mat(path: Path, variable: str | None) -> np.ndarray:
     """MATLAB files up to version 7; those of version 7.3 are HDF5 with the axes exchanged."""
     import h5py
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     if h5py.is_hdf5(path):
         return _read_hdf5(path, variable).T
     try:
+        for _, shape, _ in whosmat(path):
+            if math.prod(shape) > LARGEST_SIZE:
+                raise ValueError(_TOO_LARGE)
         content = loadmat(path, variable_names=variable)
     except Exception as error:  # scipy meets damaged files with many kinds of errors
         raise ValueError(f"damaged MATLAB file: {error}") from None
     arrays = {name: value for name, value in content.items() if not name.startswith("__")}
-    return _choose(arrays, path, variable)
+    return _choose(arrays, variable)
 
 
 def _read_hdf5(path: Path, variable: str | None) -> np.ndarray:
@@ -81,17 +96,29 @@ def _read_hdf5(path: Path, variable: str | None) -> np.ndarray:
 
         # Visits what the file itself holds: links to other files are not followed.
         store.visititems(collect)
-        chosen = _choose(arrays, path, variable and variable.strip("/"))
+        chosen = _choose(arrays, variable and variable.strip("/"))
         if chosen.external or chosen.is_virtual:
             raise ValueError("its numbers lie in another file")
         return chosen[()]
 
 
-def _choose(arrays: dict, path: Path, variable: str | None):
+def _checked(array):
+    """An array, or one that is still to be read, if it is a table of numbers of possible size."""
+    if array.ndim != 2 or array.dtype.kind not in _NUMBERS:
+        raise ValueError(
+            f"it holds a {array.ndim}-dimensional {array.dtype} array instead of numbers, frames "
+            "by ROIs"
+        )
+    if array.size > LARGEST_SIZE:
+        raise ValueError(_TOO_LARGE)
+    return array
+
+
+def _choose(arrays: dict, variable: str | None):
     if variable is not None:
         if variable not in arrays:
             raise ValueError(f"it holds no {variable!r}, only {', '.join(arrays) or 'nothing'}")
-        return arrays[variable]
+        return _checked(arrays[variable])
     tables = {
         name: array
         for name, array in arrays.items()
@@ -103,4 +130,4 @@ def _choose(arrays: dict, path: Path, variable: str | None):
             f"one two-dimensional array of numbers is expected, found: {found}; "
             "name it under source.variable"
         )
-    return next(iter(tables.values()))
+    return _checked(next(iter(tables.values())))

@@ -103,7 +103,10 @@ class BidsReader(ParticipantsReader):
             if "RepetitionTime" in described:
                 return described["RepetitionTime"]
             return 1 / described["SamplingFrequency"]
-        except (OSError, ValueError, AttributeError, KeyError, TypeError, ZeroDivisionError):
+        except (
+            OSError, ValueError, AttributeError, KeyError, TypeError, ArithmeticError,
+            RecursionError,
+        ):  # fmt: skip
             return None
 
     def mean_fd(self, path: Path) -> float | None:
@@ -116,7 +119,7 @@ class BidsReader(ParticipantsReader):
             try:
                 table = pd.read_csv(confounds, sep="\t", usecols=[column], na_values=[MISSING])
                 mean = float(table[column].mean())
-            except (OSError, ValueError, TypeError):
+            except (OSError, ValueError, TypeError, OverflowError):
                 continue
             return None if math.isnan(mean) else mean
         return None

@@ -4,6 +4,7 @@ The file is read once and in order, so a compressed image is decompressed once a
 memory as a whole. nilearn's masker, which loads the image, is the reference.
 """
 
+import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,20 @@ except ImportError:  # the same with Python's own, at half the speed
 
     InflateError = zlib.error
 
+# Volumes of 0.4 mm have fewer voxels, and no scan as many frames.
+_MOST_VOXELS, _MOST_FRAMES = 1 << 27, 1 << 20
+# Voxels of microscopes and of whole bodies, in mm, and the way from one corner to the other.
+_SMALLEST_VOXEL, _LARGEST_PLACE = 1e-3, 1e5
+# No file is compressed more by gzip.
+_MOST_GZIP = 1100
+
 # What reading a damaged or foreign image can raise.
 IMAGE_ERRORS = (
     OSError,
     EOFError,
     ValueError,
+    OverflowError,
+    MemoryError,
     zlib.error,
     InflateError,
     nibabel.filebasedimages.ImageFileError,
@@ -41,12 +51,33 @@ def open_image(path: Path) -> nibabel.Nifti1Image:
         raise unreadable(path, error) from None
     if image.ndim != 4:
         raise Unusable(f"unreadable image: {path.name} has {image.ndim} dimensions instead of 4")
+    if wrong := _impossible(path, image):
+        raise unreadable(path, ValueError(wrong))
     return image
+
+
+def _impossible(path: Path, image: nibabel.Nifti1Image) -> str:
+    """What a header declares and no scan has, so that nothing is made of it; or an empty text."""
+    *grid, frames = map(int, image.shape)
+    voxels = math.prod(grid)
+    if min(image.shape) < 1 or voxels > _MOST_VOXELS or frames > _MOST_FRAMES:
+        return f"its header declares {' × '.join(map(str, image.shape))} voxels and frames"
+    places = np.asarray(image.affine, float)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(places).all() and np.abs(places).max() <= _LARGEST_PLACE
+        sizes = np.linalg.svd(places[:3, :3], compute_uv=False) if finite else [0]
+    if min(sizes) < _SMALLEST_VOXEL:
+        return "its header does not say where its voxels are"
+    size, declared = path.stat().st_size, voxels * frames * image.get_data_dtype().itemsize
+    declared += max(int(getattr(image.dataobj, "offset", 0)), 0)
+    if declared > size * (_MOST_GZIP if path.suffix == ".gz" else 1):
+        return f"its header declares {declared:,} bytes, and the file has {size:,}"
+    return ""
 
 
 def unreadable(path: Path, error: Exception) -> Unusable:
     """The reason against an image that cannot be read."""
-    return Unusable(f"unreadable image: {path.name} ({error or type(error).__name__})")
+    return Unusable(f"unreadable image: {path.name} ({str(error) or type(error).__name__})")
 
 
 def can_stream(image: nibabel.Nifti1Image) -> bool:

@@ -227,9 +227,9 @@ class Reader:
 
     def file_name_part(self, value: str, role: str) -> str:
         """``value`` if it can be part of the name of a file, and of nothing but a name."""
-        if value in (".", "..") or set(value) & set("/\\;\0") or len(value) > 200:
+        if value in (".", "..") or set(value) & set("/\\;\0"):
             raise BrioError(
-                f"{self.table_path} has the {role} {value[:200]!r}, which cannot be part of a file "
+                f"{self.table_path} has the {role} {value!r}, which cannot be part of a file "
                 "name; use letters, digits, '-' and '_'"
             )
         return value

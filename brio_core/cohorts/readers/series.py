@@ -1,6 +1,7 @@
 """ROI series that a lab already has: one file per subject, as text or as an array."""
 
 import csv
+import gzip
 import re
 import zlib
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ _ARRAYS = (".npy", ".npz", ".mat", ".h5")
 # Means over voxels of a 16-bit scanner stay below 65,536, and even sums over ten thousand voxels
 # below this.
 _LARGEST = 1e9
+_LARGEST_TEXT = 1 << 30
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+(,\d+)?(e[+-]?\d+)?\s*", re.IGNORECASE)
 # All that pandas takes for a missing value: a frame that begins with one is no header.
 _MISSING_NUMBERS = (
@@ -115,6 +117,7 @@ def _read_text(path: Path, usual: str) -> tuple[np.ndarray, tuple[str, ...]]:
     import pandas as pd
 
     try:
+        _check_size(path)
         separator = _separator(path, usual)
         skipped, names = _header(path, separator)
         table = pd.read_csv(
@@ -125,9 +128,23 @@ def _read_text(path: Path, usual: str) -> tuple[np.ndarray, tuple[str, ...]]:
         values = table.to_numpy(np.float64, copy=True)
     except (
         pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError, EOFError, zlib.error,
+        csv.Error, OverflowError, MemoryError,
     ) as error:  # fmt: skip
-        raise Unusable(f"unreadable file: {path.name} ({error})") from None
+        text = str(error) or "too large for the memory"
+        raise Unusable(f"unreadable file: {path.name} ({text})") from None
     return values, names if len(names) == values.shape[1] else ()
+
+
+def _check_size(path: Path) -> None:
+    """Raise if a file holds more text than a series can be; a compressed one is read for it."""
+    size = path.stat().st_size
+    if path.suffix.lower() == ".gz":
+        with gzip.open(path) as stream:
+            size = 0
+            while size <= _LARGEST_TEXT and (block := stream.read(1 << 20)):
+                size += len(block)
+    if size > _LARGEST_TEXT:
+        raise ValueError(f"it has more than {_LARGEST_TEXT:,} bytes of text, and no series has")
 
 
 def _separator(path: Path, usual: str) -> str:

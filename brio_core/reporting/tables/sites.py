@@ -3,6 +3,7 @@
 import pandas as pd
 
 from brio_core.reporting.cohorts import read_profiles, recognition
+from brio_core.reporting.export import hidden_groups, is_vague
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import class_names, cohort_title
 from brio_core.reporting.table import Cell, Row, Table, heading, number, percent, with_spread
@@ -29,29 +30,49 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         negative, positive = class_names(given.datasets.get(cohort, {}))
         if len(profiles) > 1:
             lines.append(heading(cohort_title(given.datasets, cohort)))
-        for site in [*sorted(people["site"].unique()), "all"]:
-            here = people if site == "all" else people[people["site"] == site]
+        hidden = _hidden(people)
+        for site in [*sorted(people["site"].unique()), None]:
+            here = people if site is None else people[people["site"] == site]
             for label, name in ((1, positive), (0, negative)):
-                one = here[here["label"] == label]
-                rows.append({"cohort": cohort, "site": site, "label": label, **_numbers(one)})
-                lines.append(Row(_cells(rows[-1], name)))
+                numbers = _numbers(here[here["label"] == label])
+                if (site, label) in hidden:
+                    numbers = dict.fromkeys(numbers, float("nan")) | {
+                        "subjects": numbers["subjects"]
+                    }
+                rows.append({"cohort": cohort, "site": site or "all", "label": label, **numbers})
+                lines.append(Row(_cells(rows[-1], name, site is None)))
     table = given.table(
         COLUMNS,
         lines,
         "Mean ± standard deviation over subjects. Motion: mean framewise displacement. Mean and "
         "spread of FC: over pairs of regions, in Fisher z. Outliers: subjects whose FC is unlike "
         "that of the others of their site, or on another level; they are kept. Site told: share "
-        "of subjects whose site a linear classifier finds from the FC of others.",
+        "of subjects whose site a linear classifier finds from the FC of others. Groups of one "
+        "person show their number only, and so do further ones that would give them away.",
         more_caption=" ".join(_sentence(*one, given.datasets) for one in profiles.items()),
         left=(0, 1),
     )
     return pd.DataFrame(rows), table
 
 
+def _hidden(people: pd.DataFrame) -> set[tuple[str | None, int]]:
+    """Groups of one person, whose means would be that person, and what would give them away."""
+    found = set()
+    for label in (0, 1):
+        counts = people[people["label"] == label].groupby("site").size().to_frame()
+        hidden = hidden_groups(counts, 2, 1)
+        found |= {(site, label) for site in counts.index[hidden]}
+        if hidden.any() and hidden.all() and not is_vague(counts, 2, 1):
+            found.add((None, label))
+    return found
+
+
 def _numbers(people: pd.DataFrame) -> dict:
     asked = people[people["recognised_as"] != ""]
     right = asked["recognised_as"] == asked["site"]
     found = {"subjects": len(people)}
+    # The mean of what is known of one person only is that person's.
+    people = people.drop(columns=people.columns[people.count() < 2]).reindex(columns=people.columns)
     for name in ("age", "mean_fd", "frames", "fc_mean", "fc_sd"):
         found |= {f"{name}_mean": people[name].mean(), f"{name}_sd": people[name].std()}
     minutes = people["frames"] * people["tr"] / 60
@@ -63,11 +84,10 @@ def _numbers(people: pd.DataFrame) -> dict:
     }
 
 
-def _cells(row: dict, label: str) -> tuple[Cell, ...]:
+def _cells(row: dict, label: str, is_total: bool) -> tuple[Cell, ...]:
     def mean(name: str, digits: int) -> Cell:
         return with_spread(row[f"{name}_mean"], row[f"{name}_sd"], f".{digits}f")
 
-    is_total = row["site"] == "all"
     return (
         Cell("All sites" if is_total else row["site"], bold=is_total),
         Cell(label),
@@ -79,7 +99,7 @@ def _cells(row: dict, label: str) -> tuple[Cell, ...]:
         Cell(number(row["minutes"], ".1f")),
         mean("fc_mean", 3),
         mean("fc_sd", 3),
-        Cell(f"{row['outliers']}"),
+        Cell(number(row["outliers"], ".0f")),
         Cell(percent(row["recognised"])),
     )
 
