@@ -249,13 +249,15 @@ class TestPages:
     def test_example_of_a_table_works(self, tmp_path):
         given = pytest.importorskip("brio_core.reporting.given")
         from brio_core.reporting.catalogue import Output
+        from tests.reporting.standins import summarised, write_run
 
         page = read("docs/adding-a-table.md")
         scope: dict = {"__name__": "example"}
         exec(re.search(r"```python\n(.*?)```", page, re.S)[1], scope)
         (entry,) = yaml_blocks("docs/adding-a-table.md")[0]["outputs"]["tables"]
         output = Output("tables", entry["table"], "example", **scope["OUTPUT"])
-        sites = ROOT / "docs/results/abide-cc200/site-scores.csv"
+        runs = [write_run(tmp_path, variant) for variant in ("gcn", "brio")]
+        _, sites = summarised(tmp_path, runs)
         rows, table = scope["make"](given.Given(output, {"sites": [str(sites)]}))
         assert len(rows) == len(table.rows) > 1
         assert list(rows["auc"]) == sorted(rows["auc"])

@@ -58,7 +58,7 @@ def page(tmp_path_factory):
         make_table("results", root / "ablations", **words, **files("parts", *both)),
         make_table("comparison", root / "comparison", **words, **files("loso", *both)),
         make_table("ensembles", root / "ensembles", **words, **files("loso", "runs")),
-        make_table("checkpoints", root / "chosen", **words, **files("loso", "summaries", "runs")),
+        make_table("checkpoints", root / "chosen", **words, **files("loso", *both, "runs")),
     ]
     figures = [
         draw("auc_by_site", root / f"f-{key}", **files(key, *both))[1] for key in ("loso", "id")

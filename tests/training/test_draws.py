@@ -62,6 +62,7 @@ def test_validation_subjects_outside_a_draw_are_predicted_by_the_model_itself(tm
         inside = np.isin(fold.validation, fold.sources)
         drawn += inside.sum()
         assert len(found) == len(fold.validation) and np.isfinite(found).all()
-        assert len(result.validation_logits) == inside.sum()
-        np.testing.assert_array_equal(found[inside], result.validation_logits.numpy())
+        left_out = result.source_logits.numpy()[np.isin(fold.sources, fold.validation)]
+        assert len(left_out) == inside.sum()
+        np.testing.assert_array_equal(found[inside], left_out)
     assert 0 < drawn < sum(len(fold.validation) for fold in problem.data.folds)

@@ -166,8 +166,8 @@ def test_broken_yaml_names_the_line(tmp_path):
         (
             "experiments",
             "mine",
-            "title: M\nruns: [{}]\noutputs: {tables: [{name: a, reference: brio}]}\n",
-            "table 'a' has the option 'reference', which 'results' does not take; take it out",
+            "title: M\nruns: [{}]\noutputs: {tables: [{name: a, names: [a, b]}]}\n",
+            "table 'a' has the option 'names', which 'results' does not take; take it out",
         ),
         (
             "experiments",

@@ -46,7 +46,7 @@ def test_a_plan_warns_of_what_would_stop_a_run(project):
     assert planned.returncode == 0
     last = planned.stdout[planned.stdout.index("What it will cost") :]
     assert "\nwarning: the data of some cohorts are missing.\nabide-aal116: the folder" in last
-    assert "\nwarning: 36 of 41 variants train on a GPU, and this machine shows none." in last
+    assert "\nwarning: 36 of 42 variants train on a GPU, and this machine shows none." in last
     assert "error: " not in planned.stdout
 
 
