@@ -1,5 +1,7 @@
 """What a real run checks first, leaves behind, and says when something is wrong."""
 
+import json
+import shutil
 import subprocess
 import sys
 
@@ -7,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from tests.tiny import DATASET, ROOT, make_lab
+from tests.tiny import DATASET, EXPERIMENT, ROOT, make_lab
 
 NOISE = ("Traceback", "WorkflowError", "Exception")
 
@@ -271,3 +273,26 @@ def test_gpus_are_asked_for_only_where_they_are_used(project):
         "brio": (True, "auto"),
         "linear-correlation": (False, "cpu"),
     }
+
+
+@pytest.mark.slow
+def test_rings_count_like_seeds_and_are_not_made_again(tmp_path):
+    """Two rings of validation sites, also where Snakemake has lost its records."""
+    lab = make_lab(tmp_path / "lab", split_seeds=[0, 1])
+    entry = EXPERIMENT | {"runs": [{"protocols": ["loso"], "rings": "all"}]}
+    (lab.folder / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(entry))
+    target = "results/tables/tiny.csv"
+    done = lab.snakemake("--cores", 2, target)
+    assert done.returncode == 0, done.stdout
+    rows = pd.read_csv(lab.folder / target).set_index("variant")
+    assert rows["rings"].tolist() == [2, 2] and rows.loc["gcn", "seeds"] == 2
+    first, second = (
+        json.loads((lab.results / f"splits/tiny/loso{end}.json").read_text())
+        for end in ("", "-ring-1")
+    )
+    assert [fold["test"] for fold in first["folds"]] == [fold["test"] for fold in second["folds"]]
+    assert first["checksum"] != second["checksum"]
+    assert "Nothing to be done" in lab.snakemake("--cores", 2, target).stdout
+    shutil.rmtree(lab.folder / ".snakemake")
+    again = lab.snakemake("-n", target)
+    assert again.returncode == 0 and "rule train" not in again.stdout, again.stdout
