@@ -72,19 +72,15 @@ def test_two_runs_in_one_folder(finished, lab, start_snakemake, tmp_path):
 
 
 def test_clocks_that_are_wrong(finished, lab):
-    """A participants table from tomorrow is named; times among the results do not matter."""
+    """Times do not matter, neither that of a table from tomorrow nor those among the results."""
     table, made = lab.folder / "data/tiny/participants.tsv", "results/cohorts/tiny/candidates.tsv"
     tomorrow = time.time() + 86400
     os.utime(table, (tomorrow, tomorrow))
     (lab.folder / made).unlink()
     done = lab.snakemake(made, "--cores", "2")
-    assert done.returncode == 1 and not (lab.folder / made).exists()
-    assert f"Output {made} has older modification time" in done.stdout
-    assert "clock skew" in done.stdout and "Traceback" not in done.stdout
-    os.utime(table)
-    for target in (made, "tiny"):
-        done = lab.snakemake(target, "--cores", "2")
-        assert done.returncode == 0, done.stdout
+    assert done.returncode == 0 and (lab.folder / made).exists(), done.stdout
+    done = lab.snakemake("tiny", "--cores", "2")
+    assert done.returncode == 0, done.stdout
     assert lab.checksums() == finished.checksums()
     for number, path in enumerate(sorted(lab.results.rglob("*.*"))):
         when = time.time() + (-7200, 7200)[number % 2]

@@ -106,7 +106,8 @@ def _read_table(table, note):
         for head, span, cell in zip(heads, spans, row):
             own = _place(span) or (span and len(protocols) == 1 and (span, protocols[0])) or place
             number = NUMBER.match(cell)
-            if head in COLUMNS and own and number:
+            # What is chosen of a table's rows is another thing in every table.
+            if head in COLUMNS and own and number and ", of these " not in row[0]:
                 note(*own, row[0], COLUMNS[head], number[0], f"table with {', '.join(heads)}")
 
 

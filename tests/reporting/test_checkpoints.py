@@ -198,7 +198,7 @@ def test_a_choice_among_variants_has_a_nested_counterpart(tmp_path):
     assert rows.loc["gin-nested", "auc_mean"] == pytest.approx(np.mean(wanted))
     text = table.with_suffix(".md").read_text()
     assert "all folds together choose GIN-WIDE" in text and "GIN (3)" in text
-    assert text.index("| GIN-WIDE |") < text.index("chosen by all folds |")
+    assert text.index("| GIN-WIDE |") < text.index("GIN, of these 2 chosen by all folds |")
     assert rows.loc[["gin-chosen", "gin-nested"], "seeds"].isna().all()
 
 

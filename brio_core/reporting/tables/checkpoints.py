@@ -81,8 +81,8 @@ def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame]
         auc = pd.Series({site: by_site[(*place[:2], one, site)] for site, one in nested.items()})
         globally = by_site[(*place[:2], best)].mean()
         for name, words, value in (
-            ("chosen", "chosen by all folds", globally),
-            ("nested", "chosen without the site", auc.mean()),
+            ("chosen", f"of these {len(labels)} chosen by all folds", globally),
+            ("nested", f"of these {len(labels)} chosen without the site", auc.mean()),
         ):
             identity = {"variant": f"{place[2]}-{name}", "label": f"{title}, {words}"}
             rows.append({**own, **identity, "auc_mean": value})
