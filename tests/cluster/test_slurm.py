@@ -113,7 +113,7 @@ def check_jobs(text: str) -> None:
     """Light rules ran here; of the others, all seeds of a variant were one submission."""
     local = set(re.findall(r"^localrule (\w+):", text, re.M))
     assert local == {"candidates", "split", "table", "figure", "tiny"}
-    submitted = set(re.findall(r"^(?:    )?rule (\w+):", text, re.M))
+    submitted = set(re.findall(r"^(?:    )?(?:rule|checkpoint) (\w+):", text, re.M))
     assert submitted == {"extract", "assemble", "connect", "blocklength", "train", "summarise"}
     assert len(re.findall("has been submitted with SLURM jobid", text)) == 7, text
 
