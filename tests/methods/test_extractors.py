@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
+from brio_core import kernels
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.layers import edge_hidden, extractors
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
@@ -185,7 +186,9 @@ def test_a_gpu_gives_what_a_cpu_gives(rate, hidden):
         network = make(rate, torch.float32, hidden).to(device)
         lists = EdgeLists(*(part.to(device) for part in edges))
         placed = nodes.to(device).requires_grad_()
-        scores = call(network, placed, lists, KEY.to(device))
+        with kernels.recorded() as used:
+            scores = call(network, placed, lists, KEY.to(device))
+        assert {"edge_hidden", "normed_scores"} <= used or device == "cpu"
         found = torch.autograd.grad(scores.square().sum(), [placed, *network.parameters()])
         results.append([one.cpu() for one in (scores, *found)])
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
