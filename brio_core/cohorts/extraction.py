@@ -18,7 +18,7 @@ from brio_core.cohorts.readers.reader import Reader
 from brio_core.cohorts.scan import RUN_SEPARATOR, AtlasMisfit, Scan, Unusable
 from brio_core.cohorts.stores import FORMAT_VERSION, open_store
 from brio_core.cohorts.tables import MISSING
-from brio_core.system import sealed
+from brio_core.system import sealed, signals
 from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic
 
@@ -68,6 +68,8 @@ def _extract(reader: Reader, candidate: dict) -> Scan | Unusable:
     except BrioError:
         raise
     except Exception as error:
+        # A library may have taken a signal for an error of its own.
+        signals.reraise()
         # What libraries make of damaged files is without end; one file must not cost the others.
         what = str(error) or "no more is known"
         return Unusable(f"unreadable file: {names[0]} ({type(error).__name__}: {what})")

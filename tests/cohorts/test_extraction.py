@@ -1,6 +1,7 @@
 """From an image to series: against label means written out and nilearn's cleaning."""
 
 import warnings
+from contextlib import suppress
 
 import nibabel
 import numpy as np
@@ -15,6 +16,7 @@ from brio_core.cohorts.extraction import extract_batch
 from brio_core.cohorts.readers.images import Extractor
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.scan import AtlasMisfit, Unusable
+from brio_core.system import signals
 from brio_core.system.errors import BrioError
 
 
@@ -120,6 +122,20 @@ def test_one_image_on_another_grid_does_not_lose_the_batch(demo_data, load_datas
     with pytest.raises(BrioError, match=r"atlas of cohort demo fits none .* label\(s\) "):
         list(extract_batch(good, [(0, bad)]))
     shifted.unlink()
+
+
+def test_a_signal_is_no_bad_scan(source, candidates, monkeypatch):
+    """Libraries in C may make an error of their own of what a handler has raised."""
+
+    def read(*given):
+        with suppress(KeyboardInterrupt):
+            signals.interrupt(15, None)
+        raise RuntimeError("can't read data")
+
+    monkeypatch.setattr(signals, "_received", [])
+    monkeypatch.setattr(source, "read_runs", read)
+    with pytest.raises(KeyboardInterrupt):
+        list(extract_batch(source, [(0, candidates["sub-002"])]))
 
 
 def test_three_dimensional_image_is_a_reason(source, candidates, tmp_path):
