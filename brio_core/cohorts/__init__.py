@@ -6,3 +6,6 @@ of a batch of them with the source's reader (``readers``, which use ``atlases`` 
 regions the cohort goes without. ``stores`` keeps the series (series.h5) and their connectivity
 (fc.h5), ``splits`` divides the subjects into folds. ``check`` walks the same way without writing.
 """
+
+# A protocol: pairs of a patient and a control of one site who moved alike.
+MATCHED = "loso-motion-matched"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from brio_core.cohorts.subsets import DRAWN, FEWEST_PAIRS, MATCHED, drawn_folds, motion_matched
+from brio_core.cohorts import MATCHED
+from brio_core.cohorts.subsets import DRAWN, FEWEST_PAIRS, drawn_folds, motion_matched
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json

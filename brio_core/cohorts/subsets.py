@@ -9,7 +9,6 @@ from brio_core.system.errors import BrioError
 from brio_core.system.seeds import numpy_generator
 
 DRAWN = re.compile(r"loso-(sites|subjects)-(\d+)-draw-(\d+)")
-MATCHED = "loso-motion-matched"
 
 # Of the deviation of log motion within sites and classes: the usual calliper of matched pairs.
 CALLIPER = 0.2

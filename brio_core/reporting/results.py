@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.cohorts.subsets import MATCHED
+from brio_core.cohorts import MATCHED
 from brio_core.evaluation.scores import COLUMNS
 from brio_core.system.errors import BrioError
 from brio_core.system.files import digest, read_json

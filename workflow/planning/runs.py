@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from brio_core.cohorts import MATCHED
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
 from workflow.planning.paths import Run
 from workflow.planning.sources import knows_motion
-
-MATCHED = "loso-motion-matched"
 
 
 @lru_cache

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from brio_core.cohorts.subsets import CALLIPER, FEWEST_PAIRS, MATCHED
+from brio_core.cohorts import MATCHED
+from brio_core.cohorts.subsets import CALLIPER, FEWEST_PAIRS
 from brio_core.evaluation.confounds import Scored, over_sites, site_aucs
 from brio_core.evaluation.intervals import interval_over_sites
 from brio_core.reporting.blocks import by_cohort
