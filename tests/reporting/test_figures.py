@@ -244,6 +244,9 @@ def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, sc
     diagnostics._sweep(axis, one)
     assert axis.get_xscale() == scale
     assert [text.get_text() for text in axis.texts] == list(names.values())
+    axis.figure.canvas.draw()
+    numbers = [text.get_text() for text in (*axis.get_xticklabels(), *axis.get_yticklabels())]
+    assert not [text for text in numbers if "$" in text], "formulas are not set as such"
 
 
 def test_a_sweep_changes_one_setting_at_a_time():

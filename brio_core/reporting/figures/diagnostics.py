@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
 
 from brio_core.reporting import plotting
 from brio_core.reporting.catalogue import REFERENCE
@@ -99,7 +100,8 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
     for name, (rho, discordant) in relations(one).items():
         rho = f"{rho:.2f}".replace("-0.00", "0.00").replace("-", "−")
         texts.append(f"{name}: Spearman's ρ = {rho}, discordant pairs {100 * discordant:.0f} %")
-    text = "\n".join(texts)
+    # Within the panel there is room for a few words.
+    text = "\n".join(texts).replace("Spearman's ", "").replace("discordant pairs", "discordant")
     # A legend without entries finds the place where it hides least.
     axis.legend([], [], title=text, title_fontsize=7, loc="best", frameon=True, framealpha=0.8,
                 edgecolor="none", borderpad=0.1, alignment="left")  # fmt: skip
@@ -112,6 +114,9 @@ def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
         values = shown[key][shown[key] > 0]
         if len(values) and values.max() > 15 * values.quantile(0.05):
             getattr(axis, f"set_{name}scale")("log")
+            # Plain numbers: math would be printed as it is written (see plotting).
+            getattr(axis, f"{name}axis").set_major_formatter("{x:g}")
+            getattr(axis, f"{name}axis").set_minor_formatter(NullFormatter())
         else:
             getattr(axis, f"set_{name}lim")(0, room * shown[key].max())
     axis.grid()
