@@ -37,8 +37,10 @@ def _forward(
 @triton.jit
 def _backward(
     hidden, own, received, weight, grad, grad_hidden, grad_pre, grad_weight, grad_bias, rows, eps,
+    STRIDE: tl.constexpr, SUMMED: tl.constexpr,
     D: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
+    """If SUMMED, ``own`` holds what was received too. Rows of ``grad_pre`` lie STRIDE apart."""
     fold, part, column = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
     scale = tl.load(weight + fold * D + column)[None, :]
     weight_sum = tl.zeros((D,), tl.float32)
@@ -46,9 +48,11 @@ def _backward(
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
         inside = (row < rows)[:, None]
-        offset = (fold.to(tl.int64) * rows + row[:, None]) * D + column[None, :]
+        node = fold.to(tl.int64) * rows + row[:, None]
+        offset = node * D + column[None, :]
         pre = tl.load(own + offset, mask=inside, other=0.0)
-        pre += tl.load(received + offset, mask=inside, other=0.0)
+        if not SUMMED:
+            pre += tl.load(received + offset, mask=inside, other=0.0)
         normal = 0.5 * (1 + tl.erf(pre * 0.7071067811865476))
         value = tl.load(hidden + offset, mask=inside, other=0.0) + pre * normal
         centred = value - (tl.sum(value, 1) / D)[:, None]
@@ -63,7 +67,8 @@ def _backward(
         through = (above - mean - unit * slope) * inverse[:, None]
         tl.store(grad_hidden + offset, through, mask=inside)
         density = tl.exp(-0.5 * pre * pre) * 0.3989422804014327
-        tl.store(grad_pre + offset, through * (normal + pre * density), mask=inside)
+        target = grad_pre + node * STRIDE + column[None, :]
+        tl.store(target, through * (normal + pre * density), mask=inside)
     target = (fold * tl.num_programs(1) + part) * D + column
     tl.store(grad_weight + target, weight_sum)
     tl.store(grad_bias + target, bias_sum)
@@ -100,14 +105,33 @@ class ResidualNorm(Fused):
 
     @staticmethod
     def slopes(grad, hidden, own, received, weight, eps):
-        folds, rows, width = _sizes(hidden, weight)
-        parts = triton.cdiv(rows, ROWS * ROUNDS)
-        to_hidden, to_sum = torch.empty_like(hidden), torch.empty_like(hidden)
-        to_weight, to_bias = hidden.new_empty(2, folds, parts, width)
-        _backward[(folds, parts)](
-            hidden, own, received, weight, grad, to_hidden, to_sum, to_weight, to_bias,
-            rows, eps, D=width, ROWS=ROWS, ROUNDS=ROUNDS,
-        )  # fmt: skip
-        # Summing the parts in a fixed order keeps the result the same in every run.
-        sums = (part.sum(1).view_as(weight) for part in (to_weight, to_bias))
+        to_sum = torch.empty_like(hidden)
+        to_hidden, *sums = residual_norm_slopes(grad, hidden, own, received, weight, eps, to_sum)
         return to_hidden, to_sum, *sums
+
+
+def residual_norm_slopes(
+    grad: Tensor,
+    hidden: Tensor,
+    own: Tensor,
+    received: Tensor | None,
+    weight: Tensor,
+    eps: float,
+    to_sum: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of ``hidden``, ``weight`` and ``bias``; that of the sum is written in place.
+
+    ``own`` is the whole sum where nothing is ``received``. ``to_sum`` may be wider than the sum.
+    """
+    folds, rows, width = _sizes(hidden, weight)
+    parts = triton.cdiv(rows, ROWS * ROUNDS)
+    to_hidden = torch.empty_like(hidden)
+    to_weight, to_bias = hidden.new_empty(2, folds, parts, width)
+    _backward[(folds, parts)](
+        hidden, own, own if received is None else received, weight, grad, to_hidden, to_sum,
+        to_weight, to_bias, rows, eps, STRIDE=to_sum.shape[-1], SUMMED=received is None,
+        D=width, ROWS=ROWS, ROUNDS=ROUNDS,
+    )  # fmt: skip
+    # Summing the parts in a fixed order keeps the result the same in every run.
+    sums = (part.sum(1).view_as(weight) for part in (to_weight, to_bias))
+    return to_hidden, *sums

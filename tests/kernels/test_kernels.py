@@ -6,12 +6,13 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, grad_and_value, vmap
+from torch.func import functional_call, grad, grad_and_value, stack_module_state, vmap
 from torch.nn import functional
 
 from brio_core import kernels
 from brio_core.connectivity.graphs import node_descriptor, signed_graph, symmetric_top
 from brio_core.methods.brainnettf import dropout_norm, relu_dropout
+from brio_core.methods.brio.factors import SignedGraph, SignedLayer
 from brio_core.methods.xg_gnn.layers import SiteNorm
 from brio_core.system.randomness import uniform
 
@@ -54,23 +55,45 @@ def test_kernels_import_nothing_of_ours_but_kernels():
 @needs_cuda
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("n_rois", [24, 116, 200])
-def test_signed_features_equal_plain_torch(n_rois, shared):
-    from brio_core.kernels.signed import SignedFeatures
+def test_signed_layer_equals_plain_torch_in_value_and_gradient(n_rois, shared):
+    from brio_core.kernels.signed import SignedScales
 
     torch.manual_seed(0)
+    torch.set_float32_matmul_precision("highest")
     fc = torch.randn(*(() if shared else (3,)), 5, n_rois, n_rois, device="cuda")
     fc = fc + fc.mT
     support = torch.rand(3, n_rois, n_rois, device="cuda") > 0.7
     support = support | support.mT
     support[0, 0] = support[0, :, 0] = False
+    layers = [SignedLayer(64).cuda() for _ in range(3)]
+    state = {name: value.detach() for name, value in stack_module_state(layers)[0].items()}
+    hidden = torch.randn(3, 5, n_rois, 64, device="cuda")
+    folds = {"in_dims": (0, 0, None if shared else 0, 0)}
 
-    one_fold = vmap(SignedFeatures.apply, in_dims=(None if shared else 0, 0))
-    graph, descriptor = one_fold(fc, support)
-    for fold in range(3):
-        own = fc if shared else fc[fold]
-        expected = signed_graph(own, support[fold]).movedim(-3, -1).flatten(-2)
-        torch.testing.assert_close(graph[fold], expected)
-        torch.testing.assert_close(descriptor[fold], node_descriptor(own, support[fold]))
+    def fused(state, hidden, fc, support):
+        scale, descriptor = SignedScales.apply(fc, support)
+        graph = SignedGraph(None, fc, support, scale)
+        return functional_call(layers[0], state, (hidden, graph)), descriptor
+
+    def plain(state, hidden, fc, support):
+        graph = SignedGraph(signed_graph(fc, support).movedim(-3, -1).flatten(-2))
+        return functional_call(layers[0], state, (hidden, graph)), node_descriptor(fc, support)
+
+    given = (state, hidden, fc, support)
+    with torch.no_grad():
+        torch.testing.assert_close(vmap(fused, **folds)(*given), vmap(plain, **folds)(*given))
+
+    def slopes(program):
+        slope = torch.arange(64.0, device="cuda")
+
+        def loss(*given):
+            return (program(*given)[0] ** 2 * slope).sum()
+
+        return vmap(grad(loss, argnums=(0, 1)), **folds)(*given)
+
+    ours, expected = slopes(fused), slopes(plain)
+    for one, other in [(ours[1], expected[1])] + [(ours[0][k], expected[0][k]) for k in state]:
+        assert (one - other).abs().max() < 1e-5 * other.abs().max()
 
 
 @pytest.mark.gpu

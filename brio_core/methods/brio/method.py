@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from brio_core import kernels
 from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph
-from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
+from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder, SignedGraph
 from brio_core.methods.brio.qualification import alignment_loss, qualify
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import (
@@ -125,18 +125,25 @@ class Brio(GradientMethod):
             self.descriptor_scale.copy_(scale.view(-1, 3))
 
     def make_features(self, inputs: Features) -> Features:
-        """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
+        """Signed graphs, as the layers read them, and node descriptors (B, P, 3)."""
         fc = inputs["fc"]
-        if kernels.usable(fc, "signed"):
-            from brio_core.kernels.signed import SignedFeatures
+        if self._fused(fc):
+            from brio_core.kernels.signed import SignedScales
 
-            graph, descriptor = SignedFeatures.apply(fc, self.support)
+            scale, descriptor = SignedScales.apply(fc, self.support)
+            graph = {"fc": fc, "scale": scale}
         else:
-            graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
+            # Normalised signed channels, interleaved (B, P, 2P).
+            graph = {"channels": signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)}
             descriptor = node_descriptor(fc, self.support)
         if self.hyperparameters.standardise_descriptors:
             descriptor = (descriptor - self.descriptor_mean) * self.descriptor_scale
-        return {"graph": graph, "descriptor": descriptor}
+        return {**graph, "descriptor": descriptor}
+
+    def _fused(self, fc: Tensor) -> bool:
+        """Whether kernels make graphs of FC as they go; a tile has 16 to 128 features."""
+        width = self.hyperparameters.hidden
+        return width in (16, 32, 64, 128) and kernels.usable(fc, "signed")
 
     def assign(self) -> Tensor:
         """The assignment that queries and ROI identities give now."""
@@ -149,7 +156,9 @@ class Brio(GradientMethod):
 
     def factors(self, features: Features, assignment: Tensor) -> Tensor:
         """Unit factors r (B, J, d_t)."""
-        hidden = self.encoder(features["graph"], features["descriptor"])
+        fc, scale = features.get("fc"), features.get("scale")
+        graph = SignedGraph(features.get("channels"), fc, self.support, scale)
+        hidden = self.encoder(graph, features["descriptor"])
         return self.factor_map(hidden, assignment)
 
     def represent(self, features: Features) -> Tensor:
