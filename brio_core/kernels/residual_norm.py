@@ -37,10 +37,13 @@ def _forward(
 @triton.jit
 def _backward(
     hidden, own, received, weight, grad, grad_hidden, grad_pre, grad_weight, grad_bias, rows, eps,
-    STRIDE: tl.constexpr, SUMMED: tl.constexpr,
+    largest, STRIDE: tl.constexpr, SUMMED: tl.constexpr,
     D: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
-    """If SUMMED, ``own`` holds what was received too. Rows of ``grad_pre`` lie STRIDE apart."""
+    """If SUMMED, ``own`` holds what was received too, and ROWS rows have their largest gradient.
+
+    Rows of ``grad_pre`` lie STRIDE apart.
+    """
     fold, part, column = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
     scale = tl.load(weight + fold * D + column)[None, :]
     weight_sum = tl.zeros((D,), tl.float32)
@@ -67,8 +70,12 @@ def _backward(
         through = (above - mean - unit * slope) * inverse[:, None]
         tl.store(grad_hidden + offset, through, mask=inside)
         density = tl.exp(-0.5 * pre * pre) * 0.3989422804014327
-        target = grad_pre + node * STRIDE + column[None, :]
-        tl.store(target, through * (normal + pre * density), mask=inside)
+        through *= normal + pre * density
+        tl.store(grad_pre + node * STRIDE + column[None, :], through, mask=inside)
+        if SUMMED:
+            number = part * ROUNDS + turn
+            peak = tl.max(tl.max(tl.where(inside, tl.abs(through), 0.0), 1), 0)
+            tl.store(largest + fold * tl.cdiv(rows, ROWS) + number, peak, mask=number * ROWS < rows)
     target = (fold * tl.num_programs(1) + part) * D + column
     tl.store(grad_weight + target, weight_sum)
     tl.store(grad_bias + target, bias_sum)
@@ -118,10 +125,12 @@ def residual_norm_slopes(
     weight: Tensor,
     eps: float,
     to_sum: Tensor,
+    largest: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of ``hidden``, ``weight`` and ``bias``; that of the sum is written in place.
 
-    ``own`` is the whole sum where nothing is ``received``. ``to_sum`` may be wider than the sum.
+    ``own`` is the whole sum where nothing is ``received``; then ``to_sum`` may be wider than the
+    sum, and the ``largest`` gradient of every ROWS rows is written too.
     """
     folds, rows, width = _sizes(hidden, weight)
     parts = triton.cdiv(rows, ROWS * ROUNDS)
@@ -129,7 +138,7 @@ def residual_norm_slopes(
     to_weight, to_bias = hidden.new_empty(2, folds, parts, width)
     _backward[(folds, parts)](
         hidden, own, own if received is None else received, weight, grad, to_hidden, to_sum,
-        to_weight, to_bias, rows, eps, STRIDE=to_sum.shape[-1], SUMMED=received is None,
+        to_weight, to_bias, rows, eps, largest, STRIDE=to_sum.shape[-1], SUMMED=received is None,
         D=width, ROWS=ROWS, ROUNDS=ROUNDS,
     )  # fmt: skip
     # Summing the parts in a fixed order keeps the result the same in every run.

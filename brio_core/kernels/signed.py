@@ -1,9 +1,8 @@
-"""BRIO's signed layers straight from FC matrices; no signed graph is ever written.
+"""BRIO's signed layers: propagation along both channels, residual and norm in one kernel.
 
-Both channels of Eq. (signed_graphs) are parts of one matrix. A tile of FC is read, masked by the
-support, split by sign and multiplied by messages while it is in registers. Only the scales that
-normalise the channels are kept of a graph. FC that all folds share is read from the cache by all
-but the first of them.
+Both channels of Eq. (signed_graphs) are kept as one matrix, the positive one less the negative
+one, of half-precision numbers. Their 11 bits are those that TF32 products keep of any number. A
+tile is read once, split by sign, and multiplied by the messages while it is in registers.
 """
 
 import math
@@ -11,18 +10,21 @@ import math
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from brio_core.kernels.functions import Constant, Fused, power_of_2
+from brio_core.kernels.residual_norm import ROWS as NORMED_AT_ONCE
 from brio_core.kernels.residual_norm import residual_norm_slopes
 
-# Rows of a tile of FC and columns that are read at a time.
-TILE = {"ROWS": 64, "COLUMNS": 32}
+# Rows of a graph that a program works on, and columns that it reads at a time.
+TILE = {"ROWS": 64, "COLUMNS": 32, "num_warps": 4, "num_stages": 3}
+# Rows of a graph lie a multiple of so many numbers apart, so that many are read at once.
+ALIGNED = 16
 
 
 @triton.jit
-def _load_signed(fc, support, fold, graph, row, column, p, SHARED: tl.constexpr):
-    """A tile of one subject's FC on the support of one fold, and that tile of the support."""
+def _load_fc(fc, support, row, p, SHARED: tl.constexpr, WIDTH: tl.constexpr):
+    """Rows of one subject's FC on the support of one fold, and of the support."""
+    fold, graph, column = tl.program_id(0), tl.program_id(1), tl.arange(0, WIDTH)
     inside = (row < p)[:, None] & (column < p)[None, :]
     offset = row[:, None] * p + column[None, :]
     matrix = (graph if SHARED else fold * tl.num_programs(1) + graph).to(tl.int64)
@@ -38,8 +40,7 @@ def _reduce(
 ):  # fmt: skip
     fold, graph = tl.program_id(0), tl.program_id(1)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, WIDTH)
-    value, chosen = _load_signed(fc, support, fold, graph, row, column, p, SHARED)
+    value, chosen = _load_fc(fc, support, row, p, SHARED, WIDTH)
     positive = tl.sum(tl.maximum(value, 0.0), 1)
     negative = tl.sum(tl.maximum(-value, 0.0), 1)
     square = tl.sum(value * value, 1)
@@ -56,52 +57,70 @@ def _reduce(
 
 
 @triton.jit
-def _propagate(
-    fc, support, scale, messages, SECOND: tl.constexpr, row, p, SHARED: tl.constexpr,
-    D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr,
+def _normalise(
+    fc, support, scale, out, p,
+    PITCH: tl.constexpr, SHARED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Both normalised channels times messages (..., P, 3 D), each (ROWS, D).
-
-    The messages of the second channel begin SECOND numbers behind those of the first.
-    """
-    fold, graph, d = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
+    fold, graph = tl.program_id(0), tl.program_id(1)
+    row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, WIDTH)
+    value, _ = _load_fc(fc, support, row, p, SHARED, WIDTH)
     subject = (fold * tl.num_programs(1) + graph).to(tl.int64)
-    scale += subject * 2 * p
-    messages += subject * p * 3 * D
+    base = scale + subject * 2 * p
+    positive = tl.load(base + row, mask=row < p, other=0.0)[:, None]
+    positive *= tl.load(base + column, mask=column < p, other=0.0)[None, :]
+    negative = tl.load(base + p + row, mask=row < p, other=0.0)[:, None]
+    negative *= tl.load(base + p + column, mask=column < p, other=0.0)[None, :]
+    value *= tl.where(value > 0, positive, negative)
+    target = out + (subject * p + row[:, None]) * PITCH + column[None, :]
+    keep = (row < p)[:, None] & (column < PITCH)[None, :]
+    tl.store(target, value.to(tl.float16), mask=keep)
+
+
+@triton.jit
+def _propagate(
+    graph, messages, factor, SECOND: tl.constexpr, WIDE: tl.constexpr, row, p,
+    PITCH: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Both channels of a graph times the messages of its ROIs, WIDE numbers apart: (ROWS, D) each.
+
+    The messages of the second channel begin SECOND numbers behind those of the first. All are
+    multiplied by a factor before they lose bits.
+    """
+    d = tl.arange(0, D)
     positive = tl.zeros((ROWS, D), tl.float32)
     negative = tl.zeros((ROWS, D), tl.float32)
-    for start in range(0, p, COLUMNS):
+    for start in range(0, PITCH, COLUMNS):
         column = start + tl.arange(0, COLUMNS)
-        value, _ = _load_signed(fc, support, fold, graph, row, column, p, SHARED)
-        known = column < p
-        source = messages + column[:, None] * 3 * D + d[None, :]
-        sent = tl.load(source, mask=known[:, None], other=0.0)
-        sent *= tl.load(scale + column, mask=known, other=0.0)[:, None]
-        positive = tl.dot(tl.maximum(value, 0.0), sent, positive, input_precision=PRECISION)
-        sent = tl.load(source + SECOND, mask=known[:, None], other=0.0)
-        sent *= tl.load(scale + p + column, mask=known, other=0.0)[:, None]
-        negative = tl.dot(tl.maximum(-value, 0.0), sent, negative, input_precision=PRECISION)
-    positive *= tl.load(scale + row, mask=row < p, other=0.0)[:, None]
-    negative *= tl.load(scale + p + row, mask=row < p, other=0.0)[:, None]
+        inside = (row < p)[:, None] & (column < PITCH)[None, :]
+        value = tl.load(graph + row[:, None] * PITCH + column[None, :], mask=inside, other=0.0)
+        source = messages + column[:, None] * WIDE + d[None, :]
+        sent = (tl.load(source, mask=(column < p)[:, None], other=0.0) * factor).to(tl.float16)
+        positive = tl.dot(tl.maximum(value, 0.0).to(tl.float16), sent, positive)
+        if SECOND:
+            sent = tl.load(source + SECOND, mask=(column < p)[:, None], other=0.0)
+            sent = (sent * factor).to(tl.float16)
+        negative = tl.dot(tl.maximum(-value, 0.0).to(tl.float16), sent, negative)
     return positive, negative
 
 
 @triton.jit
 def _forward(
-    fc, support, scale, sent, hidden, weight, bias, pre, out, p, eps,
-    KEEP: tl.constexpr, SHARED: tl.constexpr,
-    D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr,
+    graphs, sent, hidden, weight, bias, pre, out, p, eps, KEEP: tl.constexpr,
+    PITCH: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    fold, graph, d = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
+    fold, d = tl.program_id(0), tl.arange(0, D)
+    subject = (fold * tl.num_programs(1) + tl.program_id(1)).to(tl.int64)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
+    graphs += subject * p * PITCH
+    sent += subject * p * 3 * D
     positive, negative = _propagate(
-        fc, support, scale, sent + D, D, row, p, SHARED, D, ROWS, COLUMNS, PRECISION
+        graphs, sent + D, 1.0, D, 3 * D, row, p, PITCH, D, ROWS, COLUMNS
     )
     inside = (row < p)[:, None]
-    node = (fold * tl.num_programs(1) + graph).to(tl.int64) * p + row[:, None]
-    offset = node * D + d[None, :]
     received = positive + negative
-    received += tl.load(sent + node * 3 * D + d[None, :], mask=inside, other=0.0)
+    received += tl.load(sent + row[:, None] * 3 * D + d[None, :], mask=inside, other=0.0)
+    offset = (subject * p + row[:, None]) * D + d[None, :]
     if KEEP:
         tl.store(pre + offset, received, mask=inside)
     value = tl.load(hidden + offset, mask=inside, other=0.0)
@@ -115,38 +134,39 @@ def _forward(
 
 @triton.jit
 def _backward(
-    fc, support, scale, to_sent, p, SHARED: tl.constexpr,
-    D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr,
+    graphs, to_sent, largest, nodes, p, AT_ONCE: tl.constexpr, OVERLAP: tl.constexpr,
+    PITCH: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Gradients of both messages from that of what was received, which stands before them.
 
-    FC and supports are symmetric, so this is propagation once more.
+    Graphs are symmetric, so this is propagation once more. Gradients are small: those of a graph
+    are scaled by a power of two, so that half precision holds them.
     """
     fold, graph, d = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
+    subject = (fold * tl.num_programs(1) + graph).to(tl.int64)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
+    # The largest gradients of the rows that were normalised together, and that overlap the graph.
+    part = graph * p // AT_ONCE + tl.arange(0, OVERLAP)
+    parts = tl.cdiv(nodes, AT_ONCE)
+    last = ((graph + 1) * p - 1) // AT_ONCE
+    found = tl.load(largest + fold * parts + part, mask=part <= last, other=0.0)
+    exponent = tl.ceil(tl.log2(tl.maximum(tl.max(found, 0), 1.0e-30)))
+    graphs += subject * p * PITCH
+    to_sent += subject * p * 3 * D
     positive, negative = _propagate(
-        fc, support, scale, to_sent, 0, row, p, SHARED, D, ROWS, COLUMNS, PRECISION
+        graphs, to_sent, tl.exp2(-exponent), 0, 3 * D, row, p, PITCH, D, ROWS, COLUMNS
     )
+    back = tl.exp2(exponent)
     inside = (row < p)[:, None]
-    node = (fold * tl.num_programs(1) + graph).to(tl.int64) * p + row[:, None]
-    target = to_sent + node * 3 * D + d[None, :]
-    tl.store(target + D, positive, mask=inside)
-    tl.store(target + 2 * D, negative, mask=inside)
+    target = to_sent + row[:, None] * 3 * D + d[None, :]
+    tl.store(target + D, positive * back, mask=inside)
+    tl.store(target + 2 * D, negative * back, mask=inside)
 
 
-def _folds(fc: Tensor, support: Tensor) -> tuple[int, bool, Tensor, Tensor]:
-    """Number of folds, whether they share FC, FC to be read, and the support as bytes."""
-    folds = math.prod(fc.shape[:-3])
-    # FC that all folds share is expanded by ``vmap``, and read once.
-    shared = folds > 1 and fc.stride(0) == 0
-    as_bytes = support.contiguous().view(torch.uint8)
-    return folds, shared, fc[0].contiguous() if shared else fc.contiguous(), as_bytes
+class SignedGraphs(Constant):
+    """Signed graphs (*F, N, P, pitch) in half precision, and node descriptors (*F, N, P, 3).
 
-
-class SignedScales(Constant):
-    """What normalises both channels (*F, N, 2, P), and node descriptors (*F, N, P, 3).
-
-    ``fc`` is (*F, N, P, P), and ``support`` (*F, P, P).
+    ``fc`` is (*F, N, P, P), and ``support`` (*F, P, P). Columns beyond P are zero.
     """
 
     contiguous = False
@@ -154,59 +174,59 @@ class SignedScales(Constant):
     @staticmethod
     def run(fc, support):
         *lead, count, p, _ = fc.shape
-        folds, shared, fc, as_bytes = _folds(fc, support)
-        scale = fc.new_empty(*lead, count, 2, p)
+        folds = math.prod(lead)
+        # FC that all folds share is expanded by ``vmap``, and read once.
+        shared = folds > 1 and fc.stride(0) == 0
+        fc = fc[0].contiguous() if shared else fc.contiguous()
+        as_bytes = support.contiguous().view(torch.uint8)
+        pitch = -(-p // ALIGNED) * ALIGNED
+        scale = fc.new_empty(folds, count, 2, p)
         descriptor = fc.new_empty(*lead, count, p, 3)
+        out = fc.new_empty(*lead, count, p, pitch, dtype=torch.float16)
         grid = (folds, count, triton.cdiv(p, 16))
         sizes = {"SHARED": shared, "ROWS": 16, "WIDTH": power_of_2(p)}
         _reduce[grid](fc, as_bytes, scale, descriptor, p, **sizes)
-        return scale, descriptor
+        _normalise[grid](fc, as_bytes, scale, out, p, PITCH=pitch, **sizes)
+        return out, descriptor
 
 
 class SignedStep(Fused):
     """``norm(hidden + GELU(own + positive + negative))``, and what GELU saw, if it is kept.
 
     ``hidden`` is (*F, N, P, D). The rows of ``weights`` (*F, 3 D, D) make what a node sends to
-    itself, along positive and along negative edges; ``scale`` is that of :class:`SignedScales`.
+    itself, along positive and along negative edges of ``graphs`` (*F, N, P, pitch).
     """
 
-    contiguous = False
-
     @staticmethod
-    def run(hidden, weights, norm_weight, norm_bias, fc, support, scale, eps, precision, kept):
-        *_, count, p, width = hidden.shape
-        folds, shared, fc, as_bytes = _folds(fc, support)
-        hidden = hidden.contiguous()
-        sent = (hidden.flatten(-3, -2) @ weights.mT).to(hidden.dtype).contiguous()
+    def run(hidden, weights, norm_weight, norm_bias, graphs, eps, kept):
+        *lead, count, p, width = hidden.shape
+        sent = hidden.flatten(-3, -2).half() @ weights.half().mT
         out = torch.empty_like(hidden)
-        pre = torch.empty_like(hidden) if kept else hidden.new_empty(*hidden.shape[:-3], 0)
-        grid = (folds, count, triton.cdiv(p, TILE["ROWS"]))
-        _forward[grid](
-            fc, as_bytes, scale.contiguous(), sent, hidden, norm_weight.contiguous(),
-            norm_bias.contiguous(), pre, out, p, eps, KEEP=kept, SHARED=shared, D=width,
-            PRECISION=precision, **TILE,
+        pre = torch.empty_like(hidden) if kept else hidden.new_empty(*lead, 0)
+        _forward[(math.prod(lead), count, triton.cdiv(p, TILE["ROWS"]))](
+            graphs, sent, hidden, norm_weight, norm_bias, pre, out, p, eps,
+            KEEP=kept, PITCH=graphs.shape[-1], D=width, **TILE,
         )  # fmt: skip
         return out, pre
 
     @staticmethod
     def keep(inputs, output):
-        hidden, weights, norm_weight, _, *graph, eps, precision, _ = inputs
-        return hidden, weights, norm_weight, *graph, output[1], eps, precision
+        hidden, weights, norm_weight, _, graphs, eps, _ = inputs
+        return hidden, weights, norm_weight, graphs, output[1], eps
 
     @staticmethod
-    def slopes(grad, hidden, weights, norm_weight, fc, support, scale, pre, eps, precision):
-        *_, count, p, width = hidden.shape
-        folds, shared, fc, as_bytes = _folds(fc, support)
-        hidden = hidden.contiguous()
-        to_sent = hidden.new_empty(*hidden.shape[:-3], count * p, 3 * width)
+    def slopes(grad, hidden, weights, norm_weight, graphs, pre, eps):
+        *lead, count, p, width = hidden.shape
+        folds, nodes = math.prod(lead), count * p
+        to_sent = hidden.new_empty(*lead, nodes, 3 * width)
+        largest = hidden.new_empty(folds, triton.cdiv(nodes, NORMED_AT_ONCE))
         to_hidden, *sums = residual_norm_slopes(
-            grad.contiguous(), hidden, pre.contiguous(), None, norm_weight.contiguous(), eps,
-            to_sent,
-        )  # fmt: skip
+            grad, hidden, pre, None, norm_weight, eps, to_sent, largest
+        )
+        overlap = power_of_2(triton.cdiv(p, NORMED_AT_ONCE) + 1)
         _backward[(folds, count, triton.cdiv(p, TILE["ROWS"]))](
-            fc, as_bytes, scale.contiguous(), to_sent, p, SHARED=shared, D=width,
-            PRECISION=precision, **TILE,
+            graphs, to_sent, largest, nodes, p, AT_ONCE=NORMED_AT_ONCE, OVERLAP=overlap,
+            PITCH=graphs.shape[-1], D=width, **TILE,
         )  # fmt: skip
         to_hidden += (to_sent @ weights).view_as(hidden)
-        to_weights = to_sent.mT @ hidden.flatten(-3, -2)
-        return to_hidden, to_weights.to(weights.dtype), *sums
+        return to_hidden, to_sent.mT @ hidden.flatten(-3, -2), *sums

@@ -161,9 +161,8 @@ class TrainingScans:
 class FeatureStore:
     """Features of every subject under every fold, kept on the device where they fit.
 
-    ``shared`` features do not depend on the fold and are kept once, and so is every feature that
-    is an input as it came. What does not fit is computed from FC each time it is asked for:
-    slower, the same numbers.
+    ``shared`` features do not depend on the fold and are kept once. What does not fit is computed
+    from FC each time it is asked for: slower, the same numbers.
     """
 
     def __init__(
@@ -180,26 +179,22 @@ class FeatureStore:
         part = gather(self._inputs, rows)
         folds = slice(1) if self._shared else None
         made = self._stack.call("features", part, shared=True, folds=folds)
-        # What does not depend on the fold is expanded by ``vmap``.
-        return {
-            name: (value if value.stride(0) else value[:1]).transpose(0, 1)
-            for name, value in made.items()
-        }
+        return {name: value.transpose(0, 1) for name, value in made.items()}
 
     def keep(self, folds: Tensor) -> None:
         """Drop all folds but these, as the stack has done."""
-        if self._cache is not None:
-            self._cache = {
-                name: value[:, folds] if value.shape[1] > 1 else value
-                for name, value in self._cache.items()
-            }
+        if self._cache is not None and not self._shared:
+            self._cache = {name: value[:, folds] for name, value in self._cache.items()}
 
     def gather(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
         """Features of subjects ``index`` (F, B) in all folds, or in those of ``folds``."""
         if self._cache is None:
             return self._stack.call("features", gather(self._inputs, index), folds=folds)
-        fold = torch.arange(len(index), device=index.device) if folds is None else folds
+        if not self._shared:
+            fold = torch.arange(len(index), device=index.device) if folds is None else folds
+            index = index * len(self._stack) + fold[:, None]
+        # Whole rows of flat tables: a GPU copies them many times faster than by two indices.
         return {
-            name: value[index, fold[:, None] * (value.shape[1] > 1)]
+            name: value.flatten(0, 1).index_select(0, index.flatten()).unflatten(0, index.shape)
             for name, value in self._cache.items()
         }

@@ -1,7 +1,7 @@
 """Correspondence-preserving connectome factorization: encoder, shared assignment, factors."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,19 +9,6 @@ from torch.nn import functional
 
 from brio_core.methods.layers.norms import residual_norm
 from brio_core.methods.layers.transport import balanced_assignment
-
-
-class SignedGraph(NamedTuple):
-    """The signed graphs of some subjects: written out, or FC with what normalises it.
-
-    ``channels`` (B, P, 2P) holds both channels, interleaved by ROI. Where a kernel reads FC itself
-    there are ``fc`` (B, P, P), the ``support`` (P, P) and ``scale`` (B, 2, P) instead.
-    """
-
-    channels: Tensor | None
-    fc: Tensor | None = None
-    support: Tensor | None = None
-    scale: Tensor | None = None
 
 
 class SignedLayer(nn.Module):
@@ -33,32 +20,26 @@ class SignedLayer(nn.Module):
         self.messages = nn.Linear(width, 2 * width, bias=False)
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, hidden: Tensor, graph: SignedGraph) -> Tensor:
-        """Encoded ROIs (B, P, d).
+    def forward(self, hidden: Tensor, graph: Tensor) -> Tensor:
+        """``hidden`` (B, P, d); ``graph`` (B, P, 2P) holds both channels, interleaved by ROI.
 
         Transforming before propagating sums both channels inside one product, and interleaving
-        makes the transformed features line up with the columns without being moved.
+        makes the transformed features line up with the columns without being moved. A graph in
+        half precision is that of a kernel, which holds both channels as one matrix.
         """
-        if graph.channels is None:
+        if graph.dtype == torch.float16:
             return self._fused(hidden, graph)
         batch, rois, width = hidden.shape
-        received = graph.channels @ self.messages(hidden).view(batch, 2 * rois, width)
+        received = graph @ self.messages(hidden).view(batch, 2 * rois, width)
         return residual_norm(hidden, self.own(hidden), received, self.norm)
 
-    def _fused(self, hidden: Tensor, graph: SignedGraph) -> Tensor:
+    def _fused(self, hidden: Tensor, graph: Tensor) -> Tensor:
         from brio_core.kernels.signed import SignedStep
 
-        exact = torch.get_float32_matmul_precision() == "highest"
-        return SignedStep.apply(
-            hidden.to(graph.fc.dtype),
-            torch.cat([self.own.weight, self.messages.weight]),
-            self.norm.weight,
-            self.norm.bias,
-            *graph[1:],
-            self.norm.eps,
-            "ieee" if exact else "tf32",
-            torch.is_grad_enabled(),
-        )[0]
+        weights = torch.cat([self.own.weight, self.messages.weight])
+        norm = (self.norm.weight, self.norm.bias)
+        needed = torch.is_grad_enabled()
+        return SignedStep.apply(hidden.float(), weights, *norm, graph, self.norm.eps, needed)[0]
 
 
 class SignedEncoder(nn.Module):
@@ -72,7 +53,7 @@ class SignedEncoder(nn.Module):
         self.enter = nn.Linear(roi_dim + 3, width)
         self.layers = nn.ModuleList(SignedLayer(width) for _ in range(layers))
 
-    def forward(self, graph: SignedGraph, descriptor: Tensor) -> Tensor:
+    def forward(self, graph: Tensor, descriptor: Tensor) -> Tensor:
         """Encoded ROIs (B, P, d), Eq. (shared_signed_encoder)."""
         identity, local = self.enter.weight.split([self.roi_embedding.shape[1], 3], dim=1)
         # The identity part is the same for all subjects: one product instead of B.

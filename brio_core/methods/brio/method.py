@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from brio_core import kernels
 from brio_core.connectivity.graphs import node_descriptor, propagation_support, signed_graph
-from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder, SignedGraph
+from brio_core.methods.brio.factors import Assignment, FactorMap, SignedEncoder
 from brio_core.methods.brio.qualification import alignment_loss, qualify
 from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
 from brio_core.methods.interface import (
@@ -125,25 +125,24 @@ class Brio(GradientMethod):
             self.descriptor_scale.copy_(scale.view(-1, 3))
 
     def make_features(self, inputs: Features) -> Features:
-        """Signed graphs, as the layers read them, and node descriptors (B, P, 3)."""
+        """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
         fc = inputs["fc"]
         if self._fused(fc):
-            from brio_core.kernels.signed import SignedScales
+            from brio_core.kernels.signed import SignedGraphs
 
-            scale, descriptor = SignedScales.apply(fc, self.support)
-            graph = {"fc": fc, "scale": scale}
+            graph, descriptor = SignedGraphs.apply(fc, self.support)
         else:
-            # Normalised signed channels, interleaved (B, P, 2P).
-            graph = {"channels": signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)}
+            graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
             descriptor = node_descriptor(fc, self.support)
         if self.hyperparameters.standardise_descriptors:
             descriptor = (descriptor - self.descriptor_mean) * self.descriptor_scale
-        return {**graph, "descriptor": descriptor}
+        return {"graph": graph, "descriptor": descriptor}
 
     def _fused(self, fc: Tensor) -> bool:
-        """Whether kernels make graphs of FC as they go; a tile has 16 to 128 features."""
-        width = self.hyperparameters.hidden
-        return width in (16, 32, 64, 128) and kernels.usable(fc, "signed")
+        """Whether a kernel may round products as TF32 does; its tiles have 16 to 128 features."""
+        asked = self.hyperparameters
+        rounded = asked.precision != "float32" and asked.hidden in (16, 32, 64, 128)
+        return rounded and kernels.usable(fc, "signed")
 
     def assign(self) -> Tensor:
         """The assignment that queries and ROI identities give now."""
@@ -156,9 +155,7 @@ class Brio(GradientMethod):
 
     def factors(self, features: Features, assignment: Tensor) -> Tensor:
         """Unit factors r (B, J, d_t)."""
-        fc, scale = features.get("fc"), features.get("scale")
-        graph = SignedGraph(features.get("channels"), fc, self.support, scale)
-        hidden = self.encoder(graph, features["descriptor"])
+        hidden = self.encoder(features["graph"], features["descriptor"])
         return self.factor_map(hidden, assignment)
 
     def represent(self, features: Features) -> Tensor:

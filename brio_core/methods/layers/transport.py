@@ -24,6 +24,10 @@ def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
     what the iterations leave is an error of the rows: see :func:`marginal_error`.
     """
     n_rows, n_columns = similarity.shape[-2:]
+    if n_rows <= 16 and n_columns <= 1024 and kernels.usable(similarity, "assignment"):
+        from brio_core.kernels.assignment import BalancedAssignment
+
+        return BalancedAssignment.apply(similarity, iterations)[0]
     row = torch.zeros_like(similarity[..., 0])
     column = torch.zeros_like(similarity[..., 0, :])
     for _ in range(iterations):
