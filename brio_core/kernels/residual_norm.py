@@ -11,8 +11,8 @@ from torch import Tensor
 
 from brio_core.kernels.functions import Fused
 
-ROWS = 64
-ROUNDS = 8
+ROWS = 32
+ROUNDS = 4
 
 
 @triton.jit

@@ -16,41 +16,41 @@ from brio_core.kernels.residual_norm import ROWS as NORMED_AT_ONCE
 from brio_core.kernels.residual_norm import residual_norm_slopes
 
 # Rows of a graph that a program works on, and columns that it reads at a time.
-TILE = {"ROWS": 64, "COLUMNS": 32, "num_warps": 4, "num_stages": 3}
+TILE = {"ROWS": 128, "COLUMNS": 32, "num_warps": 8, "num_stages": 3}
 # Rows of a graph lie a multiple of so many numbers apart, so that many are read at once.
 ALIGNED = 16
 
 
 @triton.jit
-def _load_fc(fc, support, row, p, SHARED: tl.constexpr, WIDTH: tl.constexpr):
+def _load_fc(fc, support, row, P: tl.constexpr, SHARED: tl.constexpr, WIDTH: tl.constexpr):
     """Rows of one subject's FC on the support of one fold, and of the support."""
     fold, graph, column = tl.program_id(0), tl.program_id(1), tl.arange(0, WIDTH)
-    inside = (row < p)[:, None] & (column < p)[None, :]
-    offset = row[:, None] * p + column[None, :]
+    inside = (row < P)[:, None] & (column < P)[None, :]
+    offset = row[:, None] * P + column[None, :]
     matrix = (graph if SHARED else fold * tl.num_programs(1) + graph).to(tl.int64)
-    value = tl.load(fc + matrix * p * p + offset, mask=inside, other=0.0)
-    chosen = tl.load(support + fold.to(tl.int64) * p * p + offset, mask=inside, other=0)
+    value = tl.load(fc + matrix * P * P + offset, mask=inside, other=0.0)
+    chosen = tl.load(support + fold.to(tl.int64) * P * P + offset, mask=inside, other=0)
     return tl.where(chosen != 0, value, 0.0), chosen
 
 
 @triton.jit
 def _reduce(
-    fc, support, scale, descriptor, p,
-    SHARED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    fc, support, scale, descriptor,
+    P: tl.constexpr, SHARED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     fold, graph = tl.program_id(0), tl.program_id(1)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
-    value, chosen = _load_fc(fc, support, row, p, SHARED, WIDTH)
+    value, chosen = _load_fc(fc, support, row, P, SHARED, WIDTH)
     positive = tl.sum(tl.maximum(value, 0.0), 1)
     negative = tl.sum(tl.maximum(-value, 0.0), 1)
     square = tl.sum(value * value, 1)
     degree = tl.maximum(tl.sum(tl.where(chosen != 0, 1.0, 0.0), 1), 1.0)
     subject = (fold * tl.num_programs(1) + graph).to(tl.int64)
-    keep = row < p
-    target = scale + subject * 2 * p + row
+    keep = row < P
+    target = scale + subject * 2 * P + row
     tl.store(target, tl.where(positive > 0, 1 / tl.sqrt(positive), 0.0), mask=keep)
-    tl.store(target + p, tl.where(negative > 0, 1 / tl.sqrt(negative), 0.0), mask=keep)
-    target = descriptor + (subject * p + row) * 3
+    tl.store(target + P, tl.where(negative > 0, 1 / tl.sqrt(negative), 0.0), mask=keep)
+    target = descriptor + (subject * P + row) * 3
     tl.store(target, positive / degree, mask=keep)
     tl.store(target + 1, negative / degree, mask=keep)
     tl.store(target + 2, tl.sqrt(square / degree), mask=keep)
@@ -58,22 +58,23 @@ def _reduce(
 
 @triton.jit
 def _normalise(
-    fc, support, scale, out, p,
-    PITCH: tl.constexpr, SHARED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    fc, support, scale, out,
+    P: tl.constexpr, PITCH: tl.constexpr,
+    SHARED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     fold, graph = tl.program_id(0), tl.program_id(1)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
-    value, _ = _load_fc(fc, support, row, p, SHARED, WIDTH)
+    value, _ = _load_fc(fc, support, row, P, SHARED, WIDTH)
     subject = (fold * tl.num_programs(1) + graph).to(tl.int64)
-    base = scale + subject * 2 * p
-    positive = tl.load(base + row, mask=row < p, other=0.0)[:, None]
-    positive *= tl.load(base + column, mask=column < p, other=0.0)[None, :]
-    negative = tl.load(base + p + row, mask=row < p, other=0.0)[:, None]
-    negative *= tl.load(base + p + column, mask=column < p, other=0.0)[None, :]
+    base = scale + subject * 2 * P
+    positive = tl.load(base + row, mask=row < P, other=0.0)[:, None]
+    positive *= tl.load(base + column, mask=column < P, other=0.0)[None, :]
+    negative = tl.load(base + P + row, mask=row < P, other=0.0)[:, None]
+    negative *= tl.load(base + P + column, mask=column < P, other=0.0)[None, :]
     value *= tl.where(value > 0, positive, negative)
-    target = out + (subject * p + row[:, None]) * PITCH + column[None, :]
-    keep = (row < p)[:, None] & (column < PITCH)[None, :]
+    target = out + (subject * P + row[:, None]) * PITCH + column[None, :]
+    keep = (row < P)[:, None] & (column < PITCH)[None, :]
     tl.store(target, value.to(tl.float16), mask=keep)
 
 
@@ -184,9 +185,9 @@ class SignedGraphs(Constant):
         descriptor = fc.new_empty(*lead, count, p, 3)
         out = fc.new_empty(*lead, count, p, pitch, dtype=torch.float16)
         grid = (folds, count, triton.cdiv(p, 16))
-        sizes = {"SHARED": shared, "ROWS": 16, "WIDTH": power_of_2(p)}
-        _reduce[grid](fc, as_bytes, scale, descriptor, p, **sizes)
-        _normalise[grid](fc, as_bytes, scale, out, p, PITCH=pitch, **sizes)
+        sizes = {"P": p, "SHARED": shared, "ROWS": 16, "WIDTH": power_of_2(p)}
+        _reduce[grid](fc, as_bytes, scale, descriptor, **sizes)
+        _normalise[grid](fc, as_bytes, scale, out, PITCH=pitch, **sizes)
         return out, descriptor
 
 

@@ -57,8 +57,13 @@ class SignedEncoder(nn.Module):
         """Encoded ROIs (B, P, d), Eq. (shared_signed_encoder)."""
         identity, local = self.enter.weight.split([self.roi_embedding.shape[1], 3], dim=1)
         # The identity part is the same for all subjects: one product instead of B.
-        hidden = self.roi_embedding @ identity.T + self.enter.bias + descriptor @ local.T
-        hidden = functional.gelu(hidden)
+        shared = self.roi_embedding @ identity.T + self.enter.bias
+        if graph.dtype == torch.float16:
+            from brio_core.kernels.node_input import NodeInput
+
+            hidden = NodeInput.apply(shared.float(), local, descriptor)
+        else:
+            hidden = functional.gelu(shared + descriptor @ local.T)
         for layer in self.layers:
             hidden = layer(hidden, graph)
         return hidden
