@@ -12,7 +12,7 @@ from brio_core.cohorts.tables import covariate
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
-from brio_core.system.threads import one_thread
+from brio_core.system.threads import spread
 
 PARTICIPANT_COLUMNS = (
     "subject", "site", "label", "age", "sex", "mean_fd", "tr", "group", "source",
@@ -75,17 +75,27 @@ class Cohort:
         return cls(folder.name, subjects, table["site"].to_numpy(), fc, series, _covariates(table))
 
 
-def padded_scans(series: Series) -> Rows:
-    """Scans (N, T_max, P), standardised and padded with zeros when they are asked for."""
+def padded_scans(series: Series, device: torch.device = torch.device("cpu")) -> Rows:
+    """Scans (N, T_max, P), standardised and padded with zeros when they are asked for.
+
+    A GPU standardises many at once, a CPU one on each thread.
+    """
     shape = (len(series), int(series.frames.max()), len(series.rois))
 
     def read(rows: Sequence[int] | np.ndarray) -> np.ndarray:
-        padded = np.zeros((len(rows), *shape[1:]), np.float32)
-        with one_thread():
-            for place, row in enumerate(rows):
-                scan = torch.as_tensor(series.scan(row)).double()
-                padded[place, : len(scan)] = standardise(scan).numpy()
-        return padded
+        # Frames that are not numbers are left out by the standardisation and become zeros.
+        padded = np.full((len(rows), *shape[1:]), np.nan if device.type == "cuda" else 0, "f4")
+
+        def fill(place: int) -> None:
+            scan = series.scan(rows[place])
+            if device.type == "cpu":
+                scan = standardise(torch.as_tensor(scan).double()).numpy()
+            padded[place, : len(scan)] = scan
+
+        spread(fill, range(len(rows)), torch.device("cpu"))
+        if device.type == "cpu":
+            return padded
+        return standardise(torch.as_tensor(padded, device=device).double()).float().cpu().numpy()
 
     return Rows(read, shape)
 

@@ -229,5 +229,9 @@ class SignedStep(Fused):
             graphs, to_sent, largest, nodes, p, AT_ONCE=NORMED_AT_ONCE, OVERLAP=overlap,
             PITCH=graphs.shape[-1], D=width, **TILE,
         )  # fmt: skip
-        to_hidden += (to_sent @ weights).view_as(hidden)
-        return to_hidden, to_sent.mT @ hidden.flatten(-3, -2), *sums
+        flat = (folds, nodes, -1)
+        to_hidden = torch.baddbmm(
+            to_hidden.view(flat), to_sent.view(flat), weights.view(folds, 3 * width, width)
+        )
+        to_weights = to_sent.mT @ hidden.flatten(-3, -2)
+        return to_hidden.view_as(hidden), to_weights, *sums

@@ -133,7 +133,7 @@ class TrainingData:
     def _make_table(self, name: str, kept: bool) -> Table:
         cohort = self.cohort
         if name in SCANS:
-            scans = cohort.fc if name == "fc" else padded_scans(cohort.series)
+            scans = cohort.fc if name == "fc" else padded_scans(cohort.series, self.device)
             return place_on_device(scans, self.device, self.memory_budget if kept else 0)
         small = {
             "frames": cohort.series.frames,

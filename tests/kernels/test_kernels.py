@@ -83,7 +83,8 @@ def test_signed_layer_equals_plain_torch_to_eleven_bits(n_rois, shared):
     torch.testing.assert_close(ours[0], expected[0], rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(ours[1], expected[1])
     with torch.no_grad():
-        assert torch.equal(vmap(fused, **folds)(*given)[0], ours[0])
+        # Nothing is kept for a gradient, which lets the compiler round in another order.
+        torch.testing.assert_close(vmap(fused, **folds)(*given)[0], ours[0])
 
     def slopes(program, size):
         slope = size * torch.arange(64.0, device="cuda")
