@@ -18,6 +18,8 @@ PARTICIPANT_COLUMNS = (
     "subject", "site", "label", "age", "sex", "mean_fd", "tr", "group", "source",
 )  # fmt: skip
 
+CPU = torch.device("cpu")
+
 
 def read_table(path: str | Path):
     """A tab-separated table as text (``n/a`` stays text), or a sentence that says what is wrong."""
@@ -75,7 +77,7 @@ class Cohort:
         return cls(folder.name, subjects, table["site"].to_numpy(), fc, series, _covariates(table))
 
 
-def padded_scans(series: Series, device: torch.device = torch.device("cpu")) -> Rows:
+def padded_scans(series: Series, device: torch.device = CPU) -> Rows:
     """Scans (N, T_max, P), standardised and padded with zeros when they are asked for.
 
     A GPU standardises many at once, a CPU one on each thread.
@@ -92,7 +94,7 @@ def padded_scans(series: Series, device: torch.device = torch.device("cpu")) -> 
                 scan = standardise(torch.as_tensor(scan).double()).numpy()
             padded[place, : len(scan)] = scan
 
-        spread(fill, range(len(rows)), torch.device("cpu"))
+        spread(fill, range(len(rows)), CPU)
         if device.type == "cpu":
             return padded
         return standardise(torch.as_tensor(padded, device=device).double()).float().cpu().numpy()
