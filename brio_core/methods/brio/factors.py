@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.methods.layers.norms import residual_norm
 from brio_core.methods.layers.transport import balanced_assignment
 
@@ -27,7 +28,7 @@ class SignedLayer(nn.Module):
         makes the transformed features line up with the columns without being moved. A graph in
         half precision is that of a kernel, which holds both channels as one matrix.
         """
-        if graph.dtype == torch.float16:
+        if graph.dtype == torch.float16 and kernels.at_hand(graph, "signed"):
             return self._fused(hidden, graph)
         batch, rois, width = hidden.shape
         received = graph @ self.messages(hidden).view(batch, 2 * rois, width)
@@ -58,7 +59,7 @@ class SignedEncoder(nn.Module):
         identity, local = self.enter.weight.split([self.roi_embedding.shape[1], 3], dim=1)
         # The identity part is the same for all subjects: one product instead of B.
         shared = self.roi_embedding @ identity.T + self.enter.bias
-        if graph.dtype == torch.float16:
+        if graph.dtype == torch.float16 and kernels.usable(descriptor, "node_input"):
             from brio_core.kernels.node_input import NodeInput
 
             hidden = NodeInput.apply(shared.float(), local, descriptor)
