@@ -218,9 +218,11 @@ def decided(logits: np.ndarray, label: np.ndarray) -> dict[str, Any]:
 @torch.no_grad()
 def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) -> np.ndarray:
     """Logits of some subjects, a bounded number at a time."""
+    if not len(rows):
+        return np.zeros(0)
     parts = []
     device = next(itertools.chain(module.parameters(), module.buffers())).device
     for index in torch.as_tensor(rows, device=device).split(256):
         logits = module.logits(module.features(gather(inputs, index)))
         parts.append(logits.double().cpu().numpy())
-    return np.concatenate(parts) if parts else np.zeros(0)
+    return np.concatenate(parts)
