@@ -37,9 +37,9 @@ def script(page: Path) -> str:
 
 @pytest.fixture
 def execute(tmp_path):
-    """Execute a page in an empty folder, with ``brio`` of a clone; returns what it printed."""
+    """Execute pages in an empty folder, with ``brio`` of a clone; returns what they printed."""
 
-    def run(name: str, clone: Path = ROOT) -> str:
+    def run(*names: str, clone: Path = ROOT) -> str:
         folder = tmp_path / "empty"
         folder.mkdir()
         command = tmp_path / "bin" / "brio"
@@ -48,8 +48,9 @@ def execute(tmp_path):
         command.chmod(0o755)
         path = f"{command.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         variables = {"PATH": path, "PYTHONPATH": str(clone), "BRIO": str(clone)}
+        typed = "".join(script(ROOT / "docs" / "tutorials" / name) for name in names)
         done = subprocess.run(
-            ["bash"], input=script(ROOT / "docs" / "tutorials" / name), cwd=folder, text=True,
+            ["bash"], input=typed, cwd=folder, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
             env=os.environ | variables | {"OMP_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -60,13 +61,16 @@ def execute(tmp_path):
 
 
 @pytest.mark.slow
-def test_own_series(execute, tmp_path):
-    said = execute("own-series.md")
-    assert "cohort mine: 84 of 84 candidate subjects kept" in said and "45" in said
-    table = (tmp_path / "empty/study/results/mine/tables/main-loso.md").read_text()
-    assert said.endswith(table) and "Linear (logarithm)" in table
+def test_own_series_and_a_new_site(execute, tmp_path):
+    said = execute("own-series.md", "a-new-site.md")
+    study = tmp_path / "empty" / "study"
+    assert "cohort mine: 84 of 84 candidate subjects kept" in said
+    table = (study / "results/mine/tables/main-loso.md").read_text()
+    assert table in said and "Linear (logarithm)" in table
     shown = (ROOT / "docs/tutorials/own-series.md").read_text()
-    assert (tmp_path / "empty/study/config/datasets/mine.yaml").read_text() in shown
+    assert (study / "config/datasets/mine.yaml").read_text() in shown
+    assert len((study / "rowan/predictions.csv").read_text().splitlines()) == 15
+    assert "AUC" in said.splitlines()[-1]
 
 
 def test_in_python(execute):
@@ -87,7 +91,7 @@ def test_a_method(execute, tmp_path):
         ("yaml", "config/methods/mlp.yaml"),
     ):
         (clone / path).write_text(re.search(rf"```{language}\n(.*?)```", page, re.S)[1])
-    said = execute("a-method.md", clone)
+    said = execute("a-method.md", clone=clone)
     assert "mlp {'Alder'" in said and "linear-logarithm {'Alder'" in said
     assert "training runs   4 to train" in said
 
