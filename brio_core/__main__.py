@@ -1,4 +1,4 @@
-"""Check and fetch cohorts, predict the scans of a new site, run the workflow.
+"""Describe, check and fetch cohorts, predict the scans of a new site, run the workflow.
 
 Arguments are read before anything heavy is imported, so that help comes at once.
 """

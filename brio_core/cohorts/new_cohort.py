@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,10 @@ class Answers:
         """One answer; ``guess`` is what the files tell, None if they do not."""
         answer = self.given.get(option.replace("-", "_"))
         if answer is None and self.ask:
-            answer = self.ask(f"{what}{'' if guess is None else f' [{guess}]'}: ").strip() or None
+            # Nothing, or an end of input, takes the guess.
+            with suppress(EOFError):
+                shown = "" if guess is None else f" [{guess}]"
+                answer = self.ask(f"{what}{shown}: ").strip() or None
         answer = guess if answer is None else answer
         if answer is None:
             raise BrioError(f"the files do not tell {what}; say it with --{option}")
