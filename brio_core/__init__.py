@@ -11,6 +11,21 @@ Each room imports from the rooms above it only, which ``tests/test_rooms.py`` ch
 - ``evaluation``: scores, intervals, tests, diagnostics
 - ``reporting``: tables, figures and pages
 - ``remote``: training on a machine without the workflow
+- ``estimators``: the same methods for Python, in the manner of scikit-learn
+- ``__main__``: the command ``brio``
+
+``SiteClassifier``, ``unseen_site_scores``, ``load_demo`` and ``load_cohort`` come from
+``estimators``, which is imported when one of them is asked for.
 """
 
+import importlib
+from typing import Any
+
 __version__ = "0.2.0"
+__all__ = ["SiteClassifier", "load_cohort", "load_demo", "unseen_site_scores"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module("brio_core.estimators"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -55,17 +55,10 @@ def fold_record(fold: dict, split: dict, series, repetition_time, options: dict)
     """The block length of one fold, in frames and in seconds where repetition times are known."""
     import numpy as np
 
-    from brio_core.connectivity.block_length import estimate_block_length, round_half_up
-    from brio_core.system.randomness import torch_generator
+    from brio_core.connectivity.block_length import fold_block_length, round_half_up
 
     train = np.asarray(fold["train"])
-    estimate = estimate_block_length(
-        series.scans(train),
-        np.unique(split["site"], return_inverse=True)[1][train],
-        np.asarray(split["label"])[train],
-        **options,
-        generator=torch_generator(split["cohort"], fold["name"], "block-length"),
-    )
+    estimate = fold_block_length(fold, split, series, **options)
     block_length = round_half_up(estimate)
     known = repetition_time[train][np.isfinite(repetition_time[train])]
     print(f"{fold['name']}: estimate {estimate:g}, blocks of {block_length} frames")

@@ -102,3 +102,44 @@ def trained_demo_cell(demo_results, tmp_path_factory) -> tuple[Path, list]:
         result = run_program(*command)
         assert result.returncode == 0, (command[0], result.stderr)
     return out / "run", files
+
+
+@pytest.fixture(scope="session")
+def method_params():
+    """``method_params("gcn", epochs=4)``: what the trainer is told about a method."""
+    return _method_params
+
+
+def _method_params(method: str, **changes) -> dict:
+    text = (ROOT / f"config/methods/{method}.yaml").read_text()
+    values = yaml.safe_load(text)["presets"]["common"] | changes
+    return {"method": method, "label": "Its label", "group": "Linear", "hyperparameters": values}
+
+
+@pytest.fixture(scope="session")
+def bundles(trained_demo_cell, tmp_path_factory) -> tuple:
+    """A folder with ``run``, which leaves sites of the demo out, and two bundles made of it.
+
+    These are ``all.brio`` and ``without.brio``, which lacks the site that comes with the folder,
+    after that of the cohort and before its participants.
+    """
+    import pandas as pd
+
+    folder, files = tmp_path_factory.mktemp("bundles"), trained_demo_cell[1]
+    table = pd.read_csv(files[1] / "participants.tsv", sep="\t", dtype=str)
+    site = sorted(set(table["site"]))[1]
+    params = json.dumps(_method_params("linear-logarithm"))
+    words = ("--params", params, "--device", "cpu")
+    result = run_program(
+        "train", *files, *words, "--variant", "linear-logarithm", "--seed", 0,
+        "--out-dir", folder / "run",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for name, more in (("all", ()), ("without", ("--without", site))):
+        result = run_program(
+            "model", "--cohort-dir", files[1], "--runs", folder / "run", *words, "--settings", "{}",
+            "--words", json.dumps({"task": "patient vs. control"}), "--card", folder / name,
+            "--out", folder / f"{name}.brio", *more,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+    return folder, files[1], site, table

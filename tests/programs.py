@@ -15,6 +15,7 @@ from brio_core.system import cli
 from brio_core.system.errors import BrioError
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+BRIO = SCRIPTS.parent / "brio_core" / "__main__.py"
 
 
 def _call(main) -> None:
@@ -30,8 +31,9 @@ def _call(main) -> None:
 
 
 def run_program(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    """What ``python scripts/<name>.py`` prints, and its exit code."""
-    command = [str(SCRIPTS / f"{name}.py"), *map(str, arguments)]
+    """What ``python scripts/<name>.py`` or ``brio`` prints, and its exit code."""
+    path = BRIO if name == "brio" else SCRIPTS / f"{name}.py"
+    command = [str(path), *map(str, arguments)]
     out, err, code = io.StringIO(), io.StringIO(), 0
     threads, exact = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     try:

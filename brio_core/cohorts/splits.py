@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from brio_core.system.seeds import numpy_generator
 # One site is tested, two validate, and alignment needs two more to train on.
 MIN_SITES = 5
 N_FOLDS = 10
+# One fold, in which every site trains: a model for sites that are not in the cohort.
+ALL_SITES = "all-sites"
 PERMUTED = re.compile(r"loso-permuted-(\d+)")
 
 
@@ -187,6 +190,33 @@ def plain_rows(split: dict):
         ],
         columns=["subject", "fold", "split"],
     )
+
+
+def all_sites(table, cohort: str, without: Sequence[str] = ()) -> dict:
+    """A split of one fold, in which all sites train; those ``without`` are what it tests.
+
+    Its ``parts``, the sites, choose for one another wherever left-out sites choose.
+    """
+    site, label = (table[name].to_numpy() for name in ("site", "label"))
+    test = np.isin(site, list(without))
+    parts = {str(one): np.flatnonzero(site == one).tolist() for one in np.unique(site[~test])}
+    if len(parts) < 2:
+        raise BrioError(
+            f"cohort {cohort!r} has {len(parts)} sites to train on, and two or more are needed, "
+            "so that each can be left out"
+        )
+    split = {
+        "cohort": cohort,
+        "protocol": ALL_SITES,
+        "subjects": table["subject"].tolist(),
+        "site": [str(one) for one in site],
+        "label": [int(one) for one in label],
+        "folds": [
+            _fold(ALL_SITES, np.flatnonzero(test), list(parts.values()), np.flatnonzero(~test))
+        ],
+        "parts": parts,
+    }
+    return {**split, "checksum": split_checksum(split)}
 
 
 def make_split(table, cohort: str, protocol: str, split_seed: int, ring: int = 0) -> dict:

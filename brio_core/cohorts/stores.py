@@ -223,10 +223,11 @@ def read_fc(path: str | Path) -> tuple[tuple[str, ...], Rows]:
         return subjects, fc
 
 
-def input_checksums(cohort_dir: Path, block_length: Path) -> dict[str, str]:
+def input_checksums(cohort_dir: Path, block_length: Path | None = None) -> dict[str, str]:
     """What training and diagnostics read besides the split, whose checksum has its own place."""
     files = {name: Path(cohort_dir) / name for name in COHORT_FILES}
-    files["block_length"] = Path(block_length)
+    if block_length is not None:
+        files["block_length"] = Path(block_length)
     return {name: checksum(path) for name, path in files.items()}
 
 

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from brio_core.connectivity.fisher_z import standardise
+from brio_core.system.randomness import torch_generator
 
 SHORTEST_BLOCK = 2
 LONGEST_BLOCK = 30
@@ -104,6 +105,21 @@ def estimate_block_length(
     chosen_site = site[chosen].numpy()
     per_site = [np.nanmedian(horizon[chosen_site == one]) for one in np.unique(chosen_site)]
     return float(np.nanmedian(per_site))
+
+
+def fold_block_length(fold: dict, split: dict, series, **options) -> float:
+    """The block length of a fold of a split, from what its training subjects have in ``series``.
+
+    ``options`` are those of :func:`estimate_block_length`.
+    """
+    train = np.asarray(fold["train"])
+    return estimate_block_length(
+        series.scans(train),
+        np.unique(split["site"], return_inverse=True)[1][train],
+        np.asarray(split["label"])[train],
+        **options,
+        generator=torch_generator(split["cohort"], fold["name"], "block-length"),
+    )
 
 
 def round_half_up(value):

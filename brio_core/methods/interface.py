@@ -131,16 +131,16 @@ class Method(nn.Module):
         """What is computed once per subject: a function of inputs and fold statistics only."""
         return inputs
 
-    def features(self, inputs: Features) -> Features:
+    def features(self, inputs: Features, precision: torch.dtype = torch.float64) -> Features:
         """The same from scans as they are stored, with Fisher-z connectivity."""
         if "fc" in inputs:
-            inputs = {**inputs, "fc": self.connectivity(inputs["fc"])}
+            inputs = {**inputs, "fc": self.connectivity(inputs["fc"], precision)}
         return self.make_features(inputs)
 
-    def connectivity(self, fisher_z: Tensor) -> Tensor:
+    def connectivity(self, fisher_z: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
         """Connectivity (..., P, P) of the kind that the hyperparameters name."""
         asked = self.hyperparameters
-        found = connectivity_of(fisher_z, asked.connectivity, asked.shrinkage)
+        found = connectivity_of(fisher_z, asked.connectivity, asked.shrinkage, precision)
         return found if self.connectivity_factor is None else found * self.connectivity_factor
 
     def represent(self, features: Features) -> Tensor:

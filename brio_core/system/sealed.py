@@ -101,6 +101,15 @@ def check(path: str | Path) -> None:
     raise BrioError(f"{path} {what}; delete it and run the workflow again")
 
 
+def is_sealed(path: str | Path) -> bool:
+    """Whether a file begins with a seal; what cannot be read does not."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(_MARK)) == _MARK
+    except OSError:
+        return False
+
+
 def checksum(path: str | Path) -> str:
     """The checksum of a file, from its seal where it has one."""
     with open(path, "rb") as stream:

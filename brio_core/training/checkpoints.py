@@ -62,6 +62,7 @@ def fingerprint(problem: Problem, inputs: dict[str, str], code: str) -> str:
         "hyperparameters": asdict(trial.hyperparameters),
         "variant": trial.variant,
         "seed": trial.seed,
+        "stop": trial.stop,
         "device": problem.data.device.type,
         "torch": torch.__version__,
         "code": code,

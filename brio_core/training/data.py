@@ -98,8 +98,13 @@ class TrainingData:
 
     @property
     def parts(self) -> dict[str, np.ndarray]:
-        """Subjects that each fold of the split tests: sites, or parts of all sites."""
-        return {fold["name"]: np.asarray(fold["test"], np.int64) for fold in self.split["folds"]}
+        """Subjects that each fold of the split tests: sites, or parts of all sites.
+
+        A split that tests nobody names its sites.
+        """
+        tested = {fold["name"]: fold["test"] for fold in self.split["folds"]}
+        parts = self.split.get("parts", tested)
+        return {name: np.asarray(rows, np.int64) for name, rows in parts.items()}
 
     @property
     def memory_budget(self) -> int:

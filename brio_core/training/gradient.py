@@ -35,6 +35,7 @@ class GradientFit:
         self.problem = problem
         self.folds = list(folds)
         self.hyperparameters = problem.trial.hyperparameters
+        self._stop = problem.trial.stop
         self.method: type[GradientMethod] = problem.trial.method
         self.device = device = problem.data.device
         self.stack = FoldStack([problem.module(fold) for fold in folds])
@@ -111,8 +112,9 @@ class GradientFit:
 
     def run(self, save: Callable[["GradientFit"], None], title: str) -> None:
         """Train until the last epoch, or until every fold has lost its patience."""
-        progress = Progress(title, self.hyperparameters.epochs, self.epoch)
-        while self.epoch < self.hyperparameters.epochs and self._going_on():
+        last = self._stop or self.hyperparameters.epochs
+        progress = Progress(title, last, self.epoch)
+        while self.epoch < last and self._going_on():
             self.epoch += 1
             phase = self.method.phase(self.hyperparameters, self.epoch)
             if self.method.restarts(self.hyperparameters, self.epoch):
@@ -226,7 +228,7 @@ class GradientFit:
         self._auc.copy_(self._validation.mean(self._groups))
         self._loss.copy_(self._validation.log_loss(logits))
         better = improves(self._auc, self._loss, self.best_auc, self.best_loss)
-        better &= self.active & (epoch >= hyperparameters.first_epoch)
+        better &= self.active & (epoch >= (self._stop or hyperparameters.first_epoch))
         for name, value in self.stack.persistent().items():
             mask = better.view(-1, *([1] * (value.dim() - 1)))
             self.best[name].copy_(torch.where(mask, value, self.best[name]))
@@ -236,7 +238,7 @@ class GradientFit:
         self.best_loss.copy_(torch.where(better, self._loss, self.best_loss))
         self.best_epoch.copy_(torch.where(better, epoch, self.best_epoch))
         self.last_epoch.copy_(torch.where(self.active, epoch, self.last_epoch))
-        if hyperparameters.patience:
+        if hyperparameters.patience and not self._stop:
             waited = epoch - self.risen_epoch.clamp(min=hyperparameters.patient_until)
             self.active &= waited < hyperparameters.patience
 

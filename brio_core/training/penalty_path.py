@@ -64,7 +64,8 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
         features = list(features)
     history, best, represented = [], None, None
     with one_thread():
-        for point in range(module.path_length):
+        stop = problem.trial.stop
+        for point in range(module.path_length) if stop is None else [stop - 1]:
             module.fit(point)
             if represented is None or not module.representation_is_shared:
                 represented = torch.cat([module.represent(part) for part in features])

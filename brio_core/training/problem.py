@@ -31,12 +31,16 @@ from brio_core.training.data import SCANS, Fold, TrainingData
 
 @dataclass(frozen=True)
 class Trial:
-    """What is tried: a method with hyperparameters; variant and seed are keys of its randomness."""
+    """What is tried: a method with hyperparameters; variant and seed are keys of its randomness.
+
+    ``stop`` is the epoch, or the point of a path, that is kept where no validation chooses.
+    """
 
     method: type[Method]
     hyperparameters: Hyperparameters
     variant: str
     seed: int
+    stop: int | None = None
 
     @property
     def fits_paths(self) -> bool:

@@ -6,7 +6,7 @@ import io
 import itertools
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +57,6 @@ class Models:
     n_sites: tuple[int, ...]
     states: tuple[dict[str, Tensor], ...]
     chosen: tuple[dict[str, Any], ...]
-
-    def module(self, fold: int) -> Method:
-        """The trained module of one fold, in evaluation mode."""
-        if self.method.needs_population:
-            raise BrioError(
-                f"{self.method.name} answers by asking its training subjects, which a model file "
-                "does not hold; put the new scans into the cohort instead"
-            )
-        hyperparameters = replace(self.hyperparameters, **self.chosen[fold])
-        module = self.method(hyperparameters, self.n_rois, self.n_sites[fold])
-        module.load_state_dict(self.states[fold])
-        return module.eval()
 
 
 def write_models(
@@ -211,25 +199,30 @@ def fold_decision(
     if result.source_logits is not None:
         rows, parts = fold.sources, fold.on_sources(data.parts.values()).validation_groups
         validation = result.source_logits.cpu().numpy()
-    label, logits = data.label[rows], validation.astype(float)
+    tested = data.parts.items()
+    names = [[name for name, own in tested if np.isin(part, own).any()] for part in parts]
+    return {**decided(validation.astype(float), data.label[rows]), "validation": names}
+
+
+def decided(logits: np.ndarray, label: np.ndarray) -> dict[str, Any]:
+    """Threshold and recalibration by logits of subjects that did not fit the model."""
     # Networks may answer in thousands; the weak penalty of a calibration is for numbers about one.
     spread = logits.std() or 1.0
     slope, intercept = calibration(torch.as_tensor(logits / spread), torch.as_tensor(label))
-    tested = data.parts.items()
-    names = [[name for name, own in tested if np.isin(part, own).any()] for part in parts]
     return {
         "threshold": decision_threshold(logits, label),
         "recalibration": {"slope": float(slope / spread), "intercept": intercept},
-        "validation": names,
     }
 
 
 @torch.no_grad()
 def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) -> np.ndarray:
     """Logits of some subjects, a bounded number at a time."""
+    if not len(rows):
+        return np.zeros(0)
     parts = []
     device = next(itertools.chain(module.parameters(), module.buffers())).device
     for index in torch.as_tensor(rows, device=device).split(256):
         logits = module.logits(module.features(gather(inputs, index)))
         parts.append(logits.double().cpu().numpy())
-    return np.concatenate(parts) if parts else np.zeros(0)
+    return np.concatenate(parts)

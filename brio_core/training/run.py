@@ -94,7 +94,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         raise BrioError(
             f"variant {run.variant!r}, seed {run.seed}: training diverged, and {strange} has no "
             "finite prediction; lower the learning rate, and look for absurd values with "
-            "scripts/check_cohort.py"
+            "'brio check'"
         )
 
     decisions = [

@@ -1,4 +1,4 @@
-"""check_cohort reads a cohort like the workflow, tells and notes every problem, writes nothing."""
+"""``brio check`` reads a cohort like the workflow, tells every problem and writes nothing."""
 
 import os
 import shutil
@@ -49,7 +49,7 @@ def mine(tmp_path):
 def check(mine, run_script):
     def run(dataset="mine.yaml"):
         before = sorted(mine.rglob("*"))
-        result = run_script("check_cohort", mine / dataset, "--data-dir", mine / "data")
+        result = run_script("brio", "check", mine / dataset, "--data-dir", mine / "data")
         assert sorted(mine.rglob("*")) == before
         return result
 
@@ -140,7 +140,7 @@ def test_long_lists_go_to_a_file_and_errors_stand_last(mine, run_script):
         if number % 5:
             (folder / "series" / f"n{number}.npy").symlink_to("s00.npy")
     (folder / "participants.tsv").write_text("\n".join(rows) + "\n")
-    words = ("check_cohort", mine / "mine.yaml", "--data-dir", mine / "data")
+    words = ("brio", "check", mine / "mine.yaml", "--data-dir", mine / "data")
     result = run_script(*words, "--table", mine / "all.tsv")
     lines = result.stdout.splitlines()
     assert result.returncode == 1 and len(lines) < 60
@@ -151,7 +151,7 @@ def test_long_lists_go_to_a_file_and_errors_stand_last(mine, run_script):
     assert lines[-2] == "errors, which stop a run:" and "no subject" in lines[-1]
 
 
-@pytest.mark.parametrize("name", ["check_cohort", "fetch_cohort", "estimate_hours", "remote"])
+@pytest.mark.parametrize("name", ["estimate_hours", "remote"])
 def test_programs_that_users_call_need_no_installed_package(name, tmp_path):
     """Whatever brio_core the environment has, or none: that of the repository is used."""
     (tmp_path / "brio_core.py").write_text("raise ImportError('not the one of the repository')\n")
@@ -178,7 +178,7 @@ def test_mistakes_in_the_file_are_one_sentence(check, mine):
 
 def test_images_are_read_too(run_script, demo_data, load_dataset, tmp_path):
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(load_dataset("demo")))
-    result = run_script("check_cohort", tmp_path / "demo.yaml", "--data-dir", demo_data)
+    result = run_script("brio", "check", tmp_path / "demo.yaml", "--data-dir", demo_data)
     assert result.returncode == 0, result.stderr
     assert "98 of 105 candidate subjects kept" in result.stdout
 

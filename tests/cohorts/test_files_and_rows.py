@@ -251,7 +251,7 @@ def test_a_transposed_file_gets_a_hint(lab):
     assert line == "A0: wrong number of ROIs: 70 instead of 6; transposed?"
 
 
-@pytest.mark.parametrize("program", ["connect", "blocklength", "predict"])
+@pytest.mark.parametrize("program", ["connect", "blocklength"])
 def test_nobody_is_told_to_delete_a_file_of_theirs(program, run_script, tmp_path):
     """A raw scan in place of series.h5: it may be the only copy."""
     scan = tmp_path / "scan.1D"
@@ -260,7 +260,6 @@ def test_nobody_is_told_to_delete_a_file_of_theirs(program, run_script, tmp_path
         "connect": ("--series", scan),
         "blocklength": ("--series", scan, "--participants", scan, "--split", scan,
                         "--settings", "{}"),
-        "predict": ("--models", scan, "--series", scan),
     }[program]  # fmt: skip
     result = run_script(program, *arguments, "--out", tmp_path / "out")
     assert result.returncode == 1

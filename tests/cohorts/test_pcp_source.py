@@ -239,7 +239,7 @@ def fetch(server, tmp_path, load_dataset, run_script):
 
     def run(*options):
         common = ("--data-dir", tmp_path / "data", "--url", url, "--wait", 0.01, "--attempts", 3)
-        return run_script("fetch_cohort", path, *common, *options)
+        return run_script("brio", "fetch", path, *common, *options)
 
     return run
 
@@ -295,5 +295,5 @@ def test_other_cohorts_say_where_to_apply(run_script):
     from pathlib import Path
 
     path = Path(__file__).parents[2] / "config" / "datasets" / "rest-meta-mdd-aal116.yaml"
-    result = run_script("fetch_cohort", path)
+    result = run_script("brio", "fetch", path)
     assert result.returncode == 1 and "cannot be downloaded by a program; Apply at" in result.stderr

@@ -13,8 +13,10 @@ from brio_core.evaluation.diagnostics.caches import Reestimates
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
 from brio_core.methods.linear.exact import balanced_weights, ridge_grid
 from brio_core.methods.linear.sites import ELSEWHERE, Centring, Combat, empirical_bayes
-from brio_core.training.prediction import predict
-from brio_core.training.results import fold_logits, read_models, write_models
+from brio_core.system.errors import BrioError
+from brio_core.training.bundle import refuse_bundle
+from brio_core.training.prediction import answers
+from brio_core.training.results import fold_logits
 
 CENTRED = ("linear-correlation", "linear-logarithm", "linear-reestimation")
 OPTIONS = [(name, centre) for name in CENTRED for centre in ("train-sites", "every-site")]
@@ -202,22 +204,29 @@ def test_diagnostics_work(name, centre, tmp_path):
     assert name == "linear-combat" or means.abs().max() < 1e-4, "as in training"
 
 
-@pytest.mark.parametrize("centre", ["train-sites", "every-site"])
-def test_scans_from_elsewhere_are_one_new_site(centre, tmp_path):
+def test_scans_from_elsewhere_are_of_no_known_site(tmp_path):
     cohort, table = make_cohort()
-    problem = problem_of("linear-correlation", centre, cohort, table)
-    results = train_all(problem, tmp_path)
-    write_models(tmp_path / "models.pt", problem, results)
-    models = read_models(tmp_path / "models.pt")
-    fold = problem.data.folds[0]
-    subjects = tuple(cohort.subjects[row] for row in fold.test)
-    scans = [cohort.series.scan(row) for row in fold.test]
-    offsets = np.cumsum([0, *map(len, scans)])
-    series = replace(cohort.series, subjects=subjects, bold=np.concatenate(scans), offsets=offsets)
-    found = predict(models, series)[0]
+    problem = problem_of("linear-correlation", "train-sites", cohort, table)
+    result, fold = train_all(problem, tmp_path)[0], problem.data.folds[0]
+    module = problem.restored(fold, result.state, result.chosen)
+    (found,) = zip(*((part.logits,) for part in answers(module, cohort.series)))
     np.testing.assert_allclose(
-        found, fold_logits(problem, results[0], fold)["test"], rtol=1e-3, atol=1e-3
+        np.concatenate(found)[fold.test],
+        fold_logits(problem, result, fold)["test"],
+        rtol=1e-5,
+        atol=1e-5,
     )
+
+
+@pytest.mark.parametrize(("name", "centre"), ROWS)
+def test_what_asks_the_other_scans_of_a_site_is_no_bundle(name, centre):
+    problem = problem_of(name, centre, *make_cohort(), folds=slice(0, 1))
+    module = problem.trial.method(problem.trial.hyperparameters, 10, 3)
+    if module.meets_sites:
+        with pytest.raises(BrioError, match="the other scans of a new site"):
+            refuse_bundle(module)
+    else:
+        refuse_bundle(module)
 
 
 def test_rows_say_that_they_see_unlabelled_scans():

@@ -34,7 +34,7 @@ def test_missing_data_are_named_before_any_job(project):
     said = sentence(done)
     for cohort in ("abide-aal116", "abide-cc200"):
         assert f"{cohort}: the folder data/abide does not exist." in said
-    assert "scripts/fetch_cohort.py config/datasets/abide-cc200.yaml" in said
+    assert "brio fetch config/datasets/abide-cc200.yaml" in said
     assert not (project.folder / "results").exists()
     (project.folder / "data/abide").mkdir(parents=True)
     said = sentence(project.snakemake("--cores", "1", "--configfile", "config/abide.yaml"))
@@ -153,7 +153,7 @@ def test_a_changed_table_that_is_joined_extracts_again(project):
 def test_repetition_times_of_sites_that_are_spelt_differently(tmp_path):
     lab = make_lab(tmp_path / "lab")
     dataset = lab.folder / "config/datasets/tiny.yaml"
-    check = [sys.executable, ROOT / "scripts/check_cohort.py", dataset, "--data-dir"]
+    check = [sys.executable, "-m", "brio_core", "check", dataset, "--data-dir"]
     check = [*map(str, check), str(lab.folder / "data")]
     for site, code in (("Site_1", 1), ("site1", 0)):
         times = {"site0": 2.0, site: 2.5, "a site of the whole study": 3.0}

@@ -29,6 +29,14 @@ def declared(method: str) -> dict[str, bool] | None:
     return _fields(kinds[0]) if kinds else None
 
 
+def asks_population(method: str) -> bool:
+    """Whether a prediction of the method asks its training subjects."""
+    path = _file(module_of(method))
+    classes = (_class(path, name) for name in _names(path)) if path else ()
+    own = [one[1] for one in classes if one and _value(one[1], "name") == method]
+    return any(_value(one, "needs_population") is True for one in own)
+
+
 def _file(module: str) -> Path | None:
     path = ROOT / module
     files = (path.with_suffix(".py"), path / "method.py", path / "__init__.py")

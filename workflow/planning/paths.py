@@ -71,6 +71,10 @@ class Paths:
         """The folder with the diagnostics of a run, whichever experiment asks for them."""
         return f"{self.results}/diagnostics/{run.folder}"
 
+    def model(self, cohort: str, variant: str) -> str:
+        """The bundle of a variant that was trained on all sites."""
+        return f"{self.results}/models/{cohort}/{variant}.brio"
+
     def summary(self, experiment: str, cohort: str, protocol: str, end: str = ".csv") -> str:
         """The summary of an experiment's runs, or a file beside it with another ``end``."""
         return f"{self.results}/summaries/{experiment}/{cohort}/{protocol}{end}"

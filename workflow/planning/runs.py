@@ -6,7 +6,10 @@ from pathlib import Path
 
 from brio_core.cohorts import MATCHED
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
+from workflow.planning.files import ConfigurationError
+from workflow.planning.methods import asks_population
 from workflow.planning.paths import Run
+from workflow.planning.schema import suggestion
 from workflow.planning.sources import knows_motion
 
 
@@ -123,6 +126,32 @@ def _seeds(
     if isinstance(wanted, list):
         return wanted
     return [*config["seeds"], *config["more_seeds"].get(variant, ())]
+
+
+def model_runs(configuration: Configuration, cohort: str, variant: str) -> list[Run]:
+    """The leave-one-site-out runs that tell what to expect of a model, one per seed."""
+    seeds = _seeds(configuration, "loso", variant, "all")
+    return [Run(cohort, "loso", variant, seed) for seed in seeds]
+
+
+def model_files(configuration: Configuration) -> list[str]:
+    """The bundles of the variant that ``method`` names, one per cohort."""
+    variant, known = configuration.config["method"], configuration.variants
+    if variant is None:
+        raise ConfigurationError(
+            "which model is not said; write --config method=linear-logarithm, or another variant"
+        )
+    if variant not in known:
+        raise ConfigurationError(
+            f"'method' is {variant!r}, which is no variant{suggestion(variant, known)}"
+        )
+    if asks_population(known[variant][0]):
+        raise ConfigurationError(
+            f"{variant} answers by asking the scans of its training subjects, which a bundle must "
+            "not hold; choose another method"
+        )
+    named = canonical_variant(configuration, variant)
+    return [configuration.paths.model(cohort, named) for cohort in configuration.config["cohorts"]]
 
 
 @lru_cache

@@ -10,7 +10,7 @@ from brio_core.system.versions import code_version, program_version
 from brio_core.system.errors import BrioError
 from workflow.planning import documents, outputs, remote, sources
 from workflow.planning.checks import late_checkpoints
-from workflow.planning.files import shown
+from workflow.planning.files import ConfigurationError, shown
 from workflow.planning.outputs import as_json
 from workflow.planning.paths import ring_of
 from workflow.planning.records import Unrecorded
@@ -19,6 +19,8 @@ from workflow.planning.runs import (
     ensembles,
     experiment_runs,
     external_runs,
+    model_files,
+    model_runs,
     resolved,
     summary_runs,
 )
@@ -147,6 +149,19 @@ def summarised_runs(wildcards):
     named = (wildcards.experiment, wildcards.cohort, wildcards.protocol)
     UNRECORDED.make_again(PATHS.summary(*named))
     return [PATHS.run(run) for run in summary_runs(CONFIG, *named)]
+
+
+def expected_by(wildcards):
+    """The folders of the runs that tell what to expect of a model."""
+    return [PATHS.run(run) for run in model_runs(CONFIG, wildcards.cohort, wildcards.variant)]
+
+
+def wanted_models(wildcards):
+    """The bundles that the target ``model`` makes; which method it is must be said."""
+    try:
+        return model_files(CONFIG)
+    except ConfigurationError as error:
+        sys.exit(f"error: {error}")
 
 
 def active_summaries(end):

@@ -20,6 +20,7 @@ from brio_core.system.errors import BrioError
 
 _SEPARATORS = {".1d": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
 _ARRAYS = (".npy", ".npz", ".mat", ".h5")
+SERIES_ENDINGS = (*_SEPARATORS, *(f"{one}.gz" for one in _SEPARATORS), *_ARRAYS)
 # Means over voxels of a 16-bit scanner stay below 65,536, and even sums over ten thousand voxels
 # below this.
 _LARGEST = 1e9

@@ -1,0 +1,228 @@
+"""A cohort from arrays in memory, as a notebook has them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from brio_core.cohorts.cohort import Cohort, read_participants
+from brio_core.cohorts.stores import Rois, Series
+from brio_core.connectivity.fisher_z import fisher_z, fisher_z_connectivity, without_diagonal
+from brio_core.system.errors import BrioError
+from brio_core.system.rows import Rows
+
+SERIES, CONNECTIVITY, FEATURES = "ROI series", "connectivity", "plain features"
+COVARIATES = ("age", "sex", "mean framewise displacement")
+# A matrix may miss symmetry by rounding.
+SYMMETRIC = 1e-5
+
+
+class Scans(Sequence):
+    """ROI series of a cohort's subjects, (frames, ROIs) each, which are read when asked for.
+
+    ``scans[3]`` is an array. ``scans[rows]`` are scans again, with the names of subjects and cohort
+    that the randomness of networks and re-estimates is derived from.
+    """
+
+    def __init__(
+        self,
+        series: Series,
+        cohort: str,
+        rows: np.ndarray | None = None,
+        fc: np.ndarray | Rows | None = None,
+    ) -> None:
+        self.cohort = cohort
+        self._series = series
+        self._rows = np.arange(len(series)) if rows is None else rows
+        self._fc = fc
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, rows: Any) -> Any:
+        chosen = self._rows[rows]
+        if np.ndim(chosen) == 0:
+            return self._series.scan(int(chosen))
+        return Scans(self._series, self.cohort, chosen, self._fc)
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Names of the subjects."""
+        return tuple(self._series.subjects[row] for row in self._rows)
+
+    def made(self) -> tuple[Series, np.ndarray]:
+        """The series, and their Fisher-z connectivity."""
+        rois, provenance = self._series.rois, self._series.provenance
+        series = series_of(list(self), self.subjects, rois, provenance)
+        return series, connectivity(self) if self._fc is None else self._fc[self._rows]
+
+
+@dataclass(frozen=True)
+class LabelledScans:
+    """What a cohort is made of: scans, classes ``y`` (0, 1), sites, covariates, groups.
+
+    Covariates are age, sex (1 is male) and mean framewise displacement; unknown is NaN. Subjects of
+    one group, such as a family, stay on one side of every split; ``n/a`` is no group.
+    """
+
+    scans: Scans
+    y: np.ndarray
+    sites: np.ndarray
+    covariates: np.ndarray
+    groups: np.ndarray
+
+
+def read_cohort(folder: str | Path) -> LabelledScans:
+    """A cohort that the workflow has prepared, such as ``results/cohorts/abide-cc200``."""
+    cohort, table = Cohort.load(folder), read_participants(Path(folder) / "participants.tsv")
+    return LabelledScans(
+        Scans(cohort.series, cohort.name, fc=cohort.fc),
+        table["label"].to_numpy(),
+        cohort.site,
+        cohort.covariates,
+        table["group"].to_numpy(),
+    )
+
+
+def kind_of(scans: Any) -> str:
+    """What scans are: series, connectivity, or a table of plain features."""
+    if isinstance(scans, Scans):
+        return SERIES
+    if isinstance(scans, list | tuple) and len(scans) and np.ndim(scans[0]) == 2:
+        return SERIES
+    if getattr(scans, "ndim", 0) == 3:
+        square = scans.shape[1] == scans.shape[2]
+        return CONNECTIVITY if square and _is_symmetric(np.asarray(scans[:1])) else SERIES
+    return FEATURES
+
+
+def cohort_of(scans: Any, sites: Any = None, covariates: Any = None, min_frames: int = 1) -> Cohort:
+    """A cohort of scans; where there are no series, asking for them is an error."""
+    kind, name = kind_of(scans), "cohort"
+    if isinstance(scans, Scans):
+        name, (series, fc) = scans.cohort, scans.made()
+    elif kind == SERIES:
+        scans = [_checked(scan, number) for number, scan in enumerate(scans)]
+        _check_rois(scans)
+        series, fc = series_of(scans, _numbers(len(scans))), connectivity(scans)
+    else:
+        fc = _square(scans) if kind == CONNECTIVITY else as_edges(np.asarray(scans))
+        series = _no_series(len(fc), fc.shape[-1], kind, min_frames)
+    count = len(fc)
+    sites = np.full(count, "") if sites is None else one_each(sites, count, "sites").astype(str)
+    return Cohort(name, series.subjects, sites, fc, series, _covariates(covariates, count))
+
+
+def one_each(values: Any, count: int, name: str) -> np.ndarray:
+    """One value per scan."""
+    values = np.asarray(values)
+    if values.shape != (count,):
+        raise BrioError(
+            f"{name} has the shape {values.shape}, but there are {count} scans; give one value "
+            "for each"
+        )
+    return values
+
+
+def series_of(
+    scans: Sequence[np.ndarray],
+    subjects: Sequence[str],
+    rois: Rois | None = None,
+    provenance: dict | None = None,
+) -> Series:
+    """Series in memory."""
+    rois = rois or Rois.named(f"roi{number}" for number in range(scans[0].shape[1]))
+    offsets = np.cumsum([0, *map(len, scans)])
+    bold = np.concatenate(scans).astype(np.float32, copy=False)
+    return Series(tuple(subjects), bold, offsets, rois, provenance or {})
+
+
+def connectivity(scans: Sequence[np.ndarray]) -> np.ndarray:
+    """Fisher-z connectivity (N, P, P), as the rule ``connect`` makes it of stored series."""
+    stored = (np.asarray(scan, np.float32).astype(np.float64) for scan in scans)
+    return np.stack([fisher_z_connectivity(scan).astype(np.float32) for scan in stored])
+
+
+def as_edges(features: np.ndarray) -> np.ndarray:
+    """Features (N, D) as the first D edges of symmetric matrices; other edges are zero."""
+    count = features.shape[1]
+    n_rois = int(np.ceil((1 + np.sqrt(1 + 8 * count)) / 2))
+    rows, columns = (part[:count] for part in np.triu_indices(n_rois, 1))
+    matrices = np.zeros((len(features), n_rois, n_rois), np.float32)
+    matrices[:, rows, columns] = matrices[:, columns, rows] = features
+    return matrices
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(f"scan-{number}" for number in range(count))
+
+
+def _checked(scan: Any, number: int) -> np.ndarray:
+    try:
+        scan = np.asarray(scan, np.float32)
+    except (TypeError, ValueError):
+        scan = np.zeros(0)
+    if scan.ndim != 2 or not scan.size:
+        raise BrioError(f"scan {number} is no (frames, ROIs) array of numbers; leave it out")
+    usable = np.isfinite(scan).all(1).sum()
+    if usable < 2:
+        raise BrioError(
+            f"scan {number} has {usable} frames without missing values, and two or more are "
+            "needed; leave it out"
+        )
+    return scan
+
+
+def _check_rois(scans: list[np.ndarray]) -> None:
+    n_rois = scans[0].shape[1]
+    for number, scan in enumerate(scans):
+        if scan.shape[1] != n_rois:
+            raise BrioError(
+                f"scan {number} has {scan.shape[1]} ROIs, but scan 0 has {n_rois}; use one atlas, "
+                "and give arrays of frames by ROIs"
+            )
+
+
+def _square(matrices: Any) -> np.ndarray:
+    """Fisher-z matrices; correlations, with ones on their diagonals, are turned into these."""
+    matrices = np.asarray(matrices, np.float32)
+    if not np.isfinite(matrices).all():
+        number = int(np.flatnonzero(~np.isfinite(matrices).all((1, 2)))[0])
+        raise BrioError(f"matrix {number} has missing or infinite values; leave it out")
+    if not _is_symmetric(matrices):
+        raise BrioError("a matrix of connectivity is not symmetric; give symmetric ones")
+    found = torch.from_numpy(matrices)
+    if np.allclose(np.diagonal(matrices, axis1=1, axis2=2), 1):
+        found = fisher_z(found)
+    return without_diagonal(found).numpy()
+
+
+def _is_symmetric(matrices: np.ndarray) -> bool:
+    return bool(np.allclose(matrices, matrices.swapaxes(1, 2), atol=SYMMETRIC, equal_nan=True))
+
+
+def _no_series(count: int, n_rois: int, kind: str, frames: int) -> Series:
+    def read(rows: Any) -> Any:
+        raise BrioError(f"this method reads ROI series, but was given {kind}; give it the series")
+
+    bold = Rows(read, (count * frames, n_rois))
+    names = Rois.named(f"roi{number}" for number in range(n_rois))
+    return Series(_numbers(count), bold, np.arange(count + 1) * frames, names, {})
+
+
+def _covariates(values: Any, count: int) -> np.ndarray:
+    if values is None:
+        return np.full((count, len(COVARIATES)), np.nan, np.float32)
+    try:
+        values = np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.shape != (count, len(COVARIATES)):
+        raise BrioError(
+            f"covariates must be numbers, one row for each of the {count} scans: "
+            f"{', '.join(COVARIATES)}; sex is 1 for male, and unknown values are NaN"
+        )
+    return values

@@ -1,0 +1,207 @@
+"""Scans that belong to no cohort: a folder of ROI series, a BIDS-derivatives tree, a series.h5."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from brio_core.cohorts.readers.bids import BidsReader
+from brio_core.cohorts.readers.series import SERIES_ENDINGS, series_scan
+from brio_core.cohorts.scan import Scan, Unusable, constant_columns
+from brio_core.cohorts.stores import read_series
+from brio_core.cohorts.tables import MISSING, covariate, read_table
+from brio_core.system.errors import BrioError
+
+# What a table of people may call its columns, beside what the bundle's own cohort calls them.
+COLUMNS = {
+    "subject": ("subject", "participant_id"),
+    "label": ("label", "diagnosis"),
+    "age": ("age",),
+    "sex": ("sex",),
+    "mean_fd": ("mean_fd",),
+    "tr": ("tr", "repetition_time"),
+}
+_MALE = {"m": 1.0, "male": 1.0, "1": 1.0, "f": 0.0, "female": 0.0, "2": 0.0, "0": 0.0}
+
+
+@dataclass(frozen=True)
+class NewScan:
+    """One scan with the TR that its own files tell; or, without a scan, why there is none."""
+
+    subject: str
+    scan: Scan | None
+    tr: float | None = None
+    problem: str = ""
+
+
+def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> list[NewScan]:
+    """All scans of a place, by subject; files in ``other`` are none.
+
+    ``dataset`` is that of the bundle: images of a BIDS tree are read as its cohort's were.
+    """
+    if not path.exists():
+        raise BrioError(f"{path} does not exist; name a folder of ROI series or a series.h5")
+    if path.is_file():
+        found = list(_stored(path))
+    elif _is_bids(path):
+        found = list(_bids(path, dataset))
+    else:
+        found = list(_folder(path, set(other)))
+    if not found:
+        endings = " ".join(SERIES_ENDINGS)
+        raise BrioError(f"{path} holds no ROI series; put one file per subject there ({endings})")
+    names = [one.subject for one in found]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise BrioError(
+            f"{path} has several scans of subject {twice}; leave one of them in the folder"
+        )
+    return found
+
+
+def _stored(path: Path) -> Iterator[NewScan]:
+    series = read_series(path)
+    for row, subject in enumerate(series.subjects):
+        values = np.array(series.scan(row))
+        constant = int(constant_columns(values).sum())
+        yield NewScan(subject, Scan(values, len(values), constant, series.rois.names))
+
+
+def _folder(path: Path, other: set[Path]) -> Iterator[NewScan]:
+    """One file per subject, which is called like the file without its ending."""
+    skipped = {one.resolve() for one in other}
+    for file in sorted(path.rglob("*")):
+        is_series = file.name.lower().endswith(SERIES_ENDINGS) and file.is_file()
+        if is_series and file.resolve() not in skipped and file.stem != "participants":
+            yield _read(file.name.partition(".")[0], file)
+
+
+def _read(subject: str, file: Path) -> NewScan:
+    try:
+        return NewScan(subject, series_scan(file))
+    except Unusable as unusable:
+        return NewScan(subject, None, problem=str(unusable))
+
+
+def _is_bids(path: Path) -> bool:
+    return (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func"))
+
+
+def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:
+    if dataset.get("source", {}).get("kind") == "bids":
+        yield from _like_cohort(path, dataset)
+        return
+    files = sorted(path.rglob("*_timeseries.*"))
+    files = [file for file in files if file.name.lower().endswith(SERIES_ENDINGS)]
+    files = [file for file in files if "desc-confounds" not in file.name]
+    if not files:
+        raise BrioError(
+            f"{path} is a BIDS tree without ROI series (*_timeseries.tsv), and the bundle was "
+            "trained on ROI series; extract those of its atlas first"
+        )
+    for file in files:
+        yield _read(file.name.partition("_")[0], file)
+
+
+def _like_cohort(path: Path, dataset: dict) -> Iterator[NewScan]:
+    """Images or series of a tree, by the very steps that the bundle's cohort has gone through."""
+    direct = any(path.glob("sub-*"))
+    source = {**dataset["source"], "folder": path.name}
+    source |= {"derivatives": "."} if direct else {}
+    reader = BidsReader({**dataset, "source": source}, path.absolute().parent)
+    reader.check()
+    for folder in sorted((reader.root / source["derivatives"]).glob("sub-*")):
+        if not folder.is_dir():
+            continue
+        try:
+            paths = reader.scan_paths({dataset["columns"]["subject"]: folder.name})
+            if missing := next((one for one in paths if not one.exists()), None):
+                raise Unusable(f"missing file: {missing.name}")
+            tr = reader.repetition_time(paths[0])
+            yield NewScan(folder.name, reader.read_runs(paths, tr), tr)
+        except Unusable as unusable:
+            yield NewScan(folder.name, None, problem=str(unusable))
+
+
+@dataclass(frozen=True)
+class People:
+    """What a table tells about the subjects of some scans; unknown is NaN."""
+
+    label: np.ndarray
+    covariates: np.ndarray
+    tr: np.ndarray
+
+    @classmethod
+    def unknown(cls, count: int) -> "People":
+        """Without a table."""
+        nothing = np.full(count, np.nan)
+        return cls(nothing, np.full((count, 3), np.nan, np.float32), nothing)
+
+
+def read_people(path: Path, subjects: list[str], dataset: dict) -> People:
+    """The rows of a table for ``subjects``, whose ids may be a part of the names of their files."""
+    table = read_table(path)
+    columns = {role: _column(table, role, dataset) for role in COLUMNS}
+    if columns["subject"] is None:
+        raise BrioError(
+            f"{path} has no column 'subject' or 'participant_id'; name the column of the ids so"
+        )
+    ids = table[columns["subject"]].tolist()
+    places = [_place(subject, ids, path) for subject in subjects]
+    if all(place is None for place in places):
+        raise BrioError(
+            f"{path} has no row for any scan, such as {subjects[0]!r}; write ids as in the names "
+            "of the files"
+        )
+
+    def values(role: str) -> list[str]:
+        if columns[role] is None:
+            return [MISSING] * len(subjects)
+        cells = table[columns[role]]
+        return [MISSING if place is None else cells.iloc[place] for place in places]
+
+    import pandas as pd
+
+    codes, classes = {"1": 1.0, "0": 0.0}, dataset.get("label")
+    if classes:
+        own = {str(classes["positive"]): 1.0, str(classes["negative"]): 0.0}
+        is_own = columns["label"] == dataset.get("columns", {}).get("label")
+        codes = own if is_own else own | codes
+    label = [codes.get(value, np.nan) for value in values("label")]
+    strange = [v for v in values("label") if v != MISSING and v not in codes]
+    if strange:
+        known = " and ".join(map(repr, codes))
+        raise BrioError(
+            f"{path} has the label {strange[0]!r} in column {columns['label']!r}, which is neither "
+            f"of {known}; write these, or n/a"
+        )
+    sex = [_MALE.get(value.lower(), np.nan) for value in values("sex")]
+    numbers = {role: pd.Series(values(role), name=role) for role in ("age", "mean_fd")}
+    age, motion = (covariate(numbers[role]).to_numpy(float) for role in ("age", "mean_fd"))
+    tr = pd.to_numeric(pd.Series(values("tr")), errors="coerce").to_numpy(float)
+    return People(
+        np.array(label, float), np.stack([age, np.array(sex), motion], 1).astype(np.float32), tr
+    )
+
+
+def _column(table, role: str, dataset: dict) -> str | None:
+    own = dataset.get("columns", {}).get(role)
+    named = {name.casefold(): name for name in table.columns}
+    candidates = ([own] if own else []) + list(COLUMNS[role])
+    return next((named[one.casefold()] for one in candidates if one.casefold() in named), None)
+
+
+def _place(subject: str, ids: list[str], path: Path) -> int | None:
+    """The row of a subject: its id, or the one that is a whole word of it."""
+    bare = subject.removeprefix("sub-")
+    same = [place for place, one in enumerate(ids) if one.removeprefix("sub-") == bare]
+    words = set(re.split("[^A-Za-z0-9]+", subject))
+    found = same or [
+        place
+        for place, one in enumerate(ids)
+        if one in words or re.search(rf"(^|[^A-Za-z0-9]){re.escape(one)}($|[^A-Za-z0-9])", subject)
+    ]
+    if len(found) > 1:
+        raise BrioError(f"{path} has several rows for the scan {subject}; leave one of them")
+    return found[0] if found else None

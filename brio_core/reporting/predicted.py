@@ -1,0 +1,210 @@
+"""Predictions for scans of a new site, by a bundle: how sure, how stable, how far from training."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
+from brio_core.cohorts.stores import Rois, Series
+from brio_core.evaluation.intervals import auc_interval
+from brio_core.evaluation.scores import Estimate
+from brio_core.evaluation.site_distance import FAR, Training, edges_of
+from brio_core.system.devices import choose_device
+from brio_core.system.errors import BrioError
+from brio_core.training.bundle import Bundle
+from brio_core.training.prediction import answers
+
+COLUMNS = (
+    "subject", "probability", "decision", "stability", "probability_low", "probability_high",
+    "distance", "distance_percentile", "nearest_site", "frames", "logit", "label", "warnings",
+)  # fmt: skip
+# Of all re-estimates; below this a decision is called unstable.
+STABLE = 0.9
+# A difference of repetition times that counts as none, in seconds.
+SAME_TR = 0.05
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the page of a prediction shows."""
+
+    bundle: Bundle
+    table: pd.DataFrame
+    reestimates: int
+    auc: Estimate | None
+    site_distance: float
+    """Of the mean of all new scans from the nearest training site's."""
+
+
+def predict(
+    bundle: Bundle, scans: Path, labels: Path | None, reestimates: int, device: str
+) -> Predicted:
+    """Read, check and predict all scans of a place."""
+    about = bundle.about
+    read = read_new_scans(scans, about["dataset"], [labels] if labels else [])
+    subjects = [one.subject for one in read]
+    people = People.unknown(len(read))
+    if labels:
+        people = read_people(labels, subjects, about["dataset"])
+    needs = bundle.module.needed(bundle.module.hyperparameters)
+    if "covariates" in needs and np.isnan(people.covariates).all():
+        raise BrioError(
+            f"the method {about['method']} needs age, sex and mean_fd of every subject; give "
+            "them in a table with --labels"
+        )
+    fitted = [_fitted(one, about["rois"], scans) for one in read]
+    problems = [_problem(one, values, bundle) for one, values in zip(read, fitted)]
+    usable = [row for row, problem in enumerate(problems) if not problem]
+    if not usable:
+        raise BrioError(f"{scans} has no usable scan: {subjects[0]}: {problems[0]}; correct it")
+    series = _series([subjects[row] for row in usable], [fitted[row] for row in usable], about)
+    training = Training(**bundle.arrays)
+    parts, mean = [], 0.0
+    for part in answers(
+        bundle.module, series, reestimates, about["block_length"], people.covariates[usable],
+        choose_device(device, allow_cpu=False),
+    ):  # fmt: skip
+        edges = edges_of(part.fisher_z)
+        mean = mean + edges.sum(0, dtype=float)
+        parts.append((part.logits, part.again, training.from_sites(edges)))
+    logits, again, distances = (np.concatenate(values) for values in zip(*parts))
+    table = pd.DataFrame({"subject": subjects}, columns=list(COLUMNS))
+    tr = [one.tr if one.tr is not None else tr for one, tr in zip(read, people.tr)]
+    rows = _rows(bundle, training, logits, again, distances)
+    for place, (row, values) in enumerate(zip(usable, rows)):
+        warnings = _warnings(read[row], fitted[row], tr[row], values, about)
+        values |= {"frames": int(series.frames[place]), "warnings": "; ".join(warnings)}
+        for name, value in values.items():
+            table.loc[row, name] = value
+    for row, problem in enumerate(problems):
+        if problem:
+            table.loc[row, "warnings"] = f"not predicted: {problem}"
+    if labels:
+        table["label"] = people.label
+    validated = None
+    scored = np.isfinite(people.label[usable])
+    if len(set(people.label[usable][scored])) == 2:
+        validated = auc_interval(people.label[usable][scored], logits[scored])
+    far = float(training.from_sites((mean / len(usable))[None]).min())
+    return Predicted(bundle, _typed(table), reestimates, validated, far)
+
+
+def _rows(bundle: Bundle, training: Training, logits, again, distances) -> list[dict]:
+    """Probability, decision, stability and distance of every scan."""
+    sites = [one["site"] for one in bundle.about["training"]["sites"]]
+    probability, decision = bundle.calibrated(logits), bundle.decides(logits)
+    rows = [
+        {
+            "probability": probability[row],
+            "decision": int(decision[row]),
+            "distance": distances[row].min(),
+            "nearest_site": sites[distances[row].argmin()],
+            "logit": logits[row],
+        }
+        for row in range(len(logits))
+    ]
+    for row, percentile in zip(rows, training.percentile(distances.min(1))):
+        row["distance_percentile"] = int(percentile)
+    if again.shape[1]:
+        low, high = np.quantile(bundle.calibrated(again), (0.025, 0.975), axis=1)
+        kept = (bundle.decides(again) == decision[:, None]).mean(1)
+        for row, *values in zip(rows, kept, low, high):
+            row |= dict(zip(("stability", "probability_low", "probability_high"), values))
+    return rows
+
+
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    words = ("subject", "nearest_site", "warnings")
+    whole = ("decision", "distance_percentile", "frames")
+    numbers = [name for name in COLUMNS if name not in words]
+    table[numbers] = table[numbers].apply(pd.to_numeric)
+    table["warnings"] = table["warnings"].fillna("")
+    return table.astype(dict.fromkeys((*whole, "label"), "Int64"))
+
+
+def _fitted(one: NewScan, rois: dict, scans: Path) -> np.ndarray | None:
+    """The series of the model's regions; other regions, or another order, are an error for all."""
+    if one.scan is None:
+        return None
+    values, names, every = one.scan.series, list(one.scan.names), rois["all"]
+    count = values.shape[1]
+    if count not in (len(every), len(rois["names"])):
+        transposed = len(values) in (len(every), len(rois["names"]))
+        what = "its rows and columns seem to be exchanged; write" if transposed else "give"
+        raise BrioError(
+            f"{scans}: the scan of {one.subject} has {count} ROIs, but the bundle was trained with "
+            f"{len(every)}; {what} frames by ROIs of the same atlas"
+        )
+    expected = every if count == len(every) else rois["names"]
+    if names and names != expected and not _cannot_tell(names, expected):
+        place = next(at for at in range(count) if names[at] != expected[at])
+        same = sorted(names) == sorted(expected)
+        what = "the ROIs of the bundle in another order" if same else "other ROIs than the bundle"
+        advice = "write them in the order of the bundle" if same else "use the same atlas"
+        raise BrioError(
+            f"{scans}: the scan of {one.subject} has {what}: number {place + 1} is "
+            f"{names[place]!r} and not {expected[place]!r}; {advice}"
+        )
+    return values[:, rois["kept"]] if count == len(every) else values
+
+
+def _cannot_tell(names: Sequence[str], expected: Sequence[str]) -> bool:
+    """Whether one side has numbers or ``ROI 1`` for names, and so nothing to compare."""
+
+    def is_number(name: str) -> bool:
+        return name.removeprefix("ROI").strip().isdecimal()
+
+    return set(names).isdisjoint(expected) and (
+        all(map(is_number, names)) or all(map(is_number, expected))
+    )
+
+
+def _problem(one: NewScan, values: np.ndarray | None, bundle: Bundle) -> str:
+    """Why a scan is not predicted; empty if it is."""
+    if values is None:
+        return one.problem
+    least = max(bundle.module.min_frames, 3)
+    return f"it has {len(values)} frames, and {least} are needed" if len(values) < least else ""
+
+
+def _warnings(
+    one: NewScan, values: np.ndarray, tr: float | None, row: dict, about: dict
+) -> list[str]:
+    """What makes a prediction doubtful, each in a few words."""
+    found = []
+    known = sorted({tr for site in about["training"]["sites"] for tr in site["tr"]})
+    nearest = min((abs(tr - other) for other in known), default=0.0) if tr is not None else 0.0
+    if nearest > SAME_TR:
+        seconds = ", ".join(f"{other:g}" for other in known)
+        found.append(f"TR {tr:g} s, trained with {seconds} s")
+    few = about["training"]["frames"][0]
+    if len(values) < few:
+        found.append(f"{len(values)} frames, 95 % of training scans have {few:.0f} or more")
+    constant = int((~values.any(0)).sum())
+    if constant:
+        found.append(f"{constant} constant ROIs")
+    if row["distance_percentile"] >= FAR:
+        found.append(f"far from all training sites: farther than {FAR} % of training subjects")
+    if row.get("stability", 1.0) < STABLE:
+        found.append("unstable decision")
+    return found
+
+
+def _series(subjects: list[str], scans: list[np.ndarray], about: dict) -> Series:
+    offsets = np.cumsum([0, *map(len, scans)])
+    rois = Rois.named(about["rois"]["names"])
+    return Series(tuple(subjects), np.concatenate(scans), offsets, rois, {})
+
+
+def external_validation(found: Predicted) -> str:
+    """What labels say, in one or two sentences."""
+    auc, new = found.auc, found.bundle.about["expectation"]["new_site"]
+    text = f"AUC {100 * auc.value:.1f} % [{100 * auc.low:.1f}, {100 * auc.high:.1f}]."
+    if new["low"] is None:
+        return text
+    inside = new["low"] <= auc.value <= new["high"]
+    ends = f"[{100 * new['low']:.1f}, {100 * new['high']:.1f}]"
+    return f"{text} Expected at a new site: {ends}, so it lies {'in' if inside else 'out'}side."

@@ -1,0 +1,136 @@
+"""One model of all sites of a cohort, for sites that are not in it."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from brio_core.cohorts.cohort import Cohort, read_participants
+from brio_core.cohorts.splits import all_sites
+from brio_core.connectivity.block_length import estimate_block_length, round_half_up
+from brio_core.methods import registry
+from brio_core.system.devices import make_deterministic
+from brio_core.system.errors import BrioError
+from brio_core.system.randomness import torch_generator
+from brio_core.training.bundle import refuse_bundle
+from brio_core.training.checkpoints import Checkpoints, fingerprint
+from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.problem import Problem, Trial
+from brio_core.training.results import FoldResult, decided, fold_decision
+from brio_core.training.trainer import train
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is trained: ``params`` as a run has them, on the sites of a cohort but ``without``.
+
+    ``metas`` and ``left_out`` are of the leave-one-site-out runs of the same variant: meta.json of
+    every seed, and logits and labels of the subjects that each fold of one seed has left out. They
+    choose where no inner choice does.
+    """
+
+    cohort_dir: Path
+    variant: str
+    params: dict[str, Any]
+    seed: int
+    metas: Sequence[dict]
+    left_out: tuple[np.ndarray, np.ndarray]
+    block_length: dict[str, Any]
+    without: tuple[str, ...] = ()
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Final:
+    """What was trained, with what was chosen for it."""
+
+    data: TrainingData
+    rows: np.ndarray
+    hyperparameters: dict[str, Any]
+    state: dict[str, torch.Tensor]
+    stop: int
+    how: str
+    """Who chose ``stop``."""
+    decision: dict[str, float]
+    block_length: float
+
+
+def train_final(
+    wanted: Wanted, device: torch.device, memory_mb: int | None, folder: Path, seconds: float
+) -> Final:
+    """Train on all sites; unfinished work is kept in ``folder``."""
+    method = registry.find(wanted.params["method"])
+    chosen, epoch = chosen_by_folds(wanted.metas)
+    values = {**wanted.params["hyperparameters"], **chosen}
+    hyperparameters = method.Hyperparameters.of(values, f"method {method.name!r}")
+    make_deterministic(device, values.get("precision", "float32"))
+    data = _data(wanted, device, memory_mb)
+    (fold,) = data.folds
+    refuse_bundle(method(hyperparameters, data.n_rois, data.n_sites(fold)))
+    trial = Trial(method, hyperparameters, wanted.variant, wanted.seed)
+    if not trial.trains_on_sources:
+        trial = replace(trial, stop=epoch)
+    problem = Problem(data, trial)
+    inputs = {"series": data.cohort.series.provenance.get("source_sha256", "")}
+    checkpoints = Checkpoints(folder, fingerprint(problem, inputs, wanted.code), seconds)
+    (result,) = train(problem, checkpoints, None)
+    if not all(torch.isfinite(one).all() for one in result.state.values()):
+        checkpoints.remove()
+        raise BrioError(
+            f"variant {wanted.variant!r}: training on all sites diverged; lower the learning rate"
+        )
+    decision = _decision(data, result, wanted.left_out)
+    checkpoints.remove()
+    how = "an inner leave-one-site-out" if trial.stop is None else "the leave-one-site-out folds"
+    return Final(
+        data, fold.train, dict(vars(hyperparameters)), result.state, result.selected_epoch, how,
+        decision, fold.block_length,
+    )  # fmt: skip
+
+
+def chosen_by_folds(metas: Sequence[dict]) -> tuple[dict[str, Any], int]:
+    """The hyperparameters that most folds chose, and the median epoch that these folds chose.
+
+    Of a path of penalties it is the median point.
+    """
+    folds = [fold for meta in metas for fold in meta["folds"]]
+    keys = [json.dumps(fold.get("chosen", {}), sort_keys=True) for fold in folds]
+    most = Counter(keys).most_common(1)[0][0]
+    epochs = [fold["selected_epoch"] for fold, key in zip(folds, keys) if key == most]
+    return json.loads(most), round_half_up(float(np.median(epochs)))
+
+
+def _data(wanted: Wanted, device: torch.device, memory_mb: int | None) -> TrainingData:
+    """The cohort with one fold, in which all sites train."""
+    cohort = Cohort.load(wanted.cohort_dir)
+    table = read_participants(wanted.cohort_dir / "participants.tsv")
+    split = all_sites(table, cohort.name, wanted.without)
+    (described,) = split["folds"]
+    train_rows = np.asarray(described["train"])
+    length = estimate_block_length(
+        cohort.series.scans(train_rows),
+        np.unique(cohort.site, return_inverse=True)[1][train_rows],
+        np.asarray(split["label"])[train_rows],
+        **wanted.block_length,
+        generator=torch_generator(cohort.name, described["name"], "block-length"),
+    )
+    estimates = [{"name": described["name"], "estimate": length}]
+    folds = read_folds(cohort, split, {"split_checksum": split["checksum"], "folds": estimates})
+    limit = None if memory_mb is None else memory_mb * 10**6
+    return TrainingData(cohort, split, folds, device, memory_limit=limit)
+
+
+def _decision(
+    data: TrainingData, result: FoldResult, left_out: tuple[np.ndarray, np.ndarray]
+) -> dict[str, float]:
+    """Threshold and calibration by subjects whose site did not fit what predicts them."""
+    if result.source_logits is None:
+        found = decided(*left_out)
+    else:
+        found = fold_decision(data, result, data.folds[0], np.zeros(0))
+    return {"threshold": found["threshold"], **found["recalibration"]}
