@@ -55,6 +55,7 @@ def render(
     datasets: dict,
     command: str,
     out: str,
+    methods: str = "",
 ) -> str:
     """The page as text. Everything that came from data is escaped by the template."""
     rows = results.read_summaries(summaries)
@@ -93,6 +94,7 @@ def render(
             "Configuration": [relpath(config, folder)],
         },
         command=command,
+        methods=Path(methods).read_text(encoding="utf-8") if methods else "",
         one_run=f"{trained[0]['folder']}/predictions.csv",
     )
 
