@@ -128,6 +128,7 @@ def finished(tmp_path_factory) -> Project:
     project = make_project(tmp_path_factory.mktemp("finished") / "brio")
     done = project.snakemake("--cores", "2")
     assert done.returncode == 0, done.stdout
+    project.said = done.stdout
     return project
 
 

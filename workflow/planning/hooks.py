@@ -17,6 +17,7 @@ from statistics import mean
 import yaml
 
 from workflow.planning.configuration import Configuration
+from workflow.planning.console import quieten
 from workflow.planning.files import shown
 from workflow.planning.locks import lock
 from workflow.planning.remote import planned_jobs, write_jobs
@@ -56,6 +57,7 @@ def prepare(workflow, configuration: Configuration) -> None:
         return
     for idle in _idle_overrides(configuration):
         print(f"warning: {idle}", file=sys.stderr)
+    quieten(workflow)
 
 
 def target_of(workflow, configuration: Configuration, experiment: str) -> str:
