@@ -5,6 +5,7 @@ Snakemake's own lines are in its log file as ever, and on the screen with ``--ve
 
 import csv
 import logging
+import re
 import sys
 import time
 from collections import Counter
@@ -134,6 +135,11 @@ def tell_result(workflow, configuration: Configuration) -> None:
             f"{paths.cohort('*', 'subjects.html')} shows every subject."
         )
     print("\n".join(["", *lines]), file=sys.stderr)
+
+
+def report_words(configuration: Configuration) -> dict[str, list[str]]:
+    """What the template of Snakemake's report finds in its configuration, as reStructuredText."""
+    return {"answers": [re.sub(r"([^\w\s])", r"\\\1", line) for line in answers(configuration)]}
 
 
 def answers(configuration: Configuration) -> list[str]:

@@ -5,9 +5,9 @@ rule table:
         csv=report(
             "<results>/tables/{table}.csv",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.report_item(CONFIG, "tables", wildcards.table)[
-                "section"
-            ],
+            category=lambda wildcards: outputs.output_of(
+                CONFIG, "tables", wildcards.table
+            ).category,
             labels=lambda wildcards: {
                 "Kind": "table",
                 "Title": outputs.report_item(CONFIG, "tables", wildcards.table)["title"],
@@ -47,9 +47,9 @@ rule figure:
         png=report(
             "<results>/figures/{figure}.png",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.report_item(CONFIG, "figures", wildcards.figure)[
-                "section"
-            ],
+            category=lambda wildcards: outputs.output_of(
+                CONFIG, "figures", wildcards.figure
+            ).category,
             labels=lambda wildcards: {
                 "Kind": "figure",
                 "Title": outputs.report_item(CONFIG, "figures", wildcards.figure)["title"],
@@ -90,7 +90,7 @@ rule index:
         page=report(
             "<results>/index.html",
             caption="../report/overview.rst",
-            category="Overview",
+            category="00 Overview",
             labels={"Kind": "page", "Title": "Everything on one page"},
         ),
     log:
@@ -113,7 +113,7 @@ rule index:
     shell:
         "{RUN}/overview.py --tables {input.tables:q} --figures {input.figures:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q} --runs {input.runs:q}"
-        " --config {params.config:q} --methods {input.methods:q}"
+        " --config {params.config:q} --methods-text {input.methods:q}"
         " --datasets {params.datasets:q} --command {params.command:q}"
         " --out {output.page:q} > {log:q} 2>&1"
 

@@ -55,7 +55,7 @@ def render(
     datasets: dict,
     command: str,
     out: str,
-    methods: str = "",
+    methods_text: str = "",
 ) -> str:
     """The page as text. Everything that came from data is escaped by the template."""
     rows = results.read_summaries(summaries)
@@ -94,7 +94,7 @@ def render(
             "Configuration": [relpath(config, folder)],
         },
         command=command,
-        methods=Path(methods).read_text(encoding="utf-8") if methods else "",
+        methods_text=Path(methods_text).read_text(encoding="utf-8") if methods_text else "",
         one_run=f"{trained[0]['folder']}/predictions.csv",
     )
 

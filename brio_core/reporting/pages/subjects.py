@@ -62,8 +62,8 @@ def render(folder: Path, dataset: dict) -> str:
     return Template((REPORT / "subjects.html").read_text(encoding="utf-8")).substitute(
         title=escape(dataset.get("title", folder.name)),
         summary=escape(
-            f"{len(kept):,} of {plural(len(people), 'subject')} are in the cohort. "
-            f"{excluded:,} are not" + (f": {reasons}." if reasons else ".")
+            f"{len(kept):,} of {plural(len(people), 'subject')} are in the cohort."
+            + (f" {excluded:,} are not: {reasons}." if excluded else "")
         ),
         limit=f"{limit:.2f}",
         sites="\n".join(_sites(people, means)),
