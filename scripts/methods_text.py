@@ -9,7 +9,9 @@ from brio_core.system import cli
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, metavar="YAML", help="run_config.yaml")
-    parser.add_argument("--methods", nargs="+", required=True, metavar="YAML")
+    parser.add_argument(
+        "--citations", type=cli.json_argument, default={}, help="JSON: the origin of every method"
+    )
     parser.add_argument("--references", nargs="+", required=True, metavar="BIB")
     parser.add_argument("--inclusion", nargs="+", required=True, metavar="TSV")
     parser.add_argument("--participants", nargs="+", required=True, metavar="TSV")
@@ -24,12 +26,11 @@ def main() -> None:
     from brio_core.reporting.tables.settings import read_yaml
     from brio_core.system.files import own_or_shipped, write_text
 
-    methods = {path.stem: read_yaml(path) for path in map(own_or_shipped, arguments.methods)}
     found = methods_text(
         read_yaml(arguments.config),
         read_runs(arguments.runs),
         read_cohorts(arguments.inclusion, arguments.participants),
-        {name: one.get("citation", "") for name, one in methods.items()},
+        arguments.citations,
         read_references(map(own_or_shipped, arguments.references)),
     )
     write_text(arguments.bibtex, found.bibtex + "\n")

@@ -139,20 +139,19 @@ rule methods_text:
     params:
         config=PATHS.run_config,
         resolved=lambda wildcards: version_of(resolved(CONFIG)),
-        methods=lambda wildcards: [shown(path) for path in outputs.used_methods(CONFIG)],
+        citations=lambda wildcards: as_json(
+            {name: method["citation"] for name, method in CONFIG.methods.items()}
+        ),
         references=[shown(path) for path in documents.reference_files(CONFIG)],
-        told=lambda wildcards: version_of(
-            [
-                path.read_text(encoding="utf-8")
-                for path in (*outputs.used_methods(CONFIG), *documents.reference_files(CONFIG))
-            ]
+        entries=lambda wildcards: version_of(
+            [path.read_text(encoding="utf-8") for path in documents.reference_files(CONFIG)]
         ),
         data=lambda wildcards, input: list(
             map(sources.content, [*input.inclusion, *input.participants])
         ),
         code=code("scripts/methods_text.py"),
     shell:
-        "{RUN}/methods_text.py --config {params.config:q} --methods {params.methods:q}"
+        "{RUN}/methods_text.py --config {params.config:q} --citations {params.citations:q}"
         " --references {params.references:q} --inclusion {input.inclusion:q}"
         " --participants {input.participants:q} --runs {input.runs:q}"
         " --out {output.text:q} --bibtex {output.bibtex:q} > {log:q} 2>&1"
