@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -15,9 +16,33 @@ from brio_core.reporting.pages import subjects
 from brio_core.system.errors import BrioError
 from tests.programs import run_program
 from tests.reporting.standins import cohort, write_cohort, write_profile
+from tests.reporting.test_browser import BINARY, chromium, console
 
 ROOT = Path(__file__).resolve().parents[2]
 SITES = ("North", "<b>South")
+# The page allows no script but its own, so a frame around it presses its buttons.
+PROBE = """<!doctype html><iframe id="page" src="{url}" style="width:390px"></iframe><script>
+document.getElementById("page").onload = (event) => {{
+  const page = event.target.contentWindow.document;
+  const rows = () => [...page.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
+  const found = {{all: rows().length, wide: page.documentElement.scrollWidth}};
+  page.querySelector("[data-show=out]").click();
+  found.out = rows().length;
+  page.querySelector("[data-show='']").click();
+  const site = page.querySelector("a[data-site=North]");
+  site.click();
+  found.site = rows().length;
+  found.said = page.getElementById("count").textContent;
+  site.click();
+  const head = page.querySelectorAll("thead th")[7];
+  const values = () => rows().map((row) => row.cells[7].dataset.value);
+  head.querySelector("button").click();
+  found.up = values();
+  head.querySelector("button").click();
+  found.down = values();
+  found.sorted = head.getAttribute("aria-sort");
+  document.body.textContent = JSON.stringify(found);
+}};</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +148,19 @@ def test_no_rule_reads_it():
     assert "subject_pages" not in "".join(texts.values()).replace("def subject_pages", "")
     for path in (ROOT / "brio_core" / "remote").glob("*.py"):
         assert "subjects.html" not in path.read_text()
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(BINARY is None, reason="needs chromium: apt-get install chromium")
+def test_the_script_filters_by_site_and_state_and_sorts(page, folder, tmp_path):
+    probe = tmp_path / "probe.html"
+    probe.write_text(PROBE.format(url=(folder / "subjects.html").as_uri()))
+    done = chromium(tmp_path, probe.as_uri(), "--dump-dom")
+    found = json.loads(re.search(r"<body>(\{.*\})</body>", done.stdout, re.S)[1])
+    assert (found["all"], found["out"], found["site"]) == (30, 2, 15)
+    assert found["said"] == "15 of 30 subjects shown" and found["wide"] <= 390
+    numbers = [float(value) for value in found["up"] if value is not None]
+    assert numbers == sorted(numbers) and len(numbers) == 28
+    assert found["up"][-2:] == [None, None] == found["down"][-2:], "unknown values come last"
+    assert [float(value) for value in found["down"][:28]] == numbers[::-1]
+    assert found["sorted"] == "descending" and console(done) == []

@@ -28,7 +28,7 @@ _EVENTS = (
 _LINES = (
     "Assuming unrestricted", "Building DAG", "Using shell", "Conda environments: ignored",
     "Group jobs: inactive", "Select jobs", "DAG of jobs will be updated", "Updating checkpoint",
-    "Creating report", "Adding ", "Report created", "Loading script", "Complete log",
+    "Adding ", "Loading script", "Complete log",
     "Elapsed time", "Touching output", "Write-protecting",
 )  # fmt: skip
 _NAMED = ("seed", "batch")
