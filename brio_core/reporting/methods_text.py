@@ -163,9 +163,13 @@ def _evaluation(config: dict, runs: Sequence[dict]) -> str:
     protocols = ordered(one["protocol"] for one in runs)
     sentences = []
     if "loso" in protocols:
+        seeds = config.get("split_seeds", [0])
+        rings = f"a ring of sites drawn with seed {seeds[0]}"
+        if any(one.get("ring") for one in runs):
+            rings = f"rings of sites drawn with seeds {_and(map(str, seeds))}"
         sentences.append(
-            "Each site was tested once, by models that never saw it: two of the other sites "
-            "served for validation and the rest for training (leave one site out)."
+            "Each site was tested once, by models that never saw it (leave one site out). The next "
+            f"two on {rings} served for validation and the rest for training."
         )
     if "id" in protocols:
         sentences.append(

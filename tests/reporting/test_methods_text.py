@@ -70,6 +70,7 @@ def test_numbers_of_subjects_exclusions_and_hyperparameters_are_those_of_the_run
     assert "too few frames (2), no scan (1)." in text
     assert "at most 0.3 mm" in text and "200 regions had 100 to 160 frames (mean 110.0" in text
     assert "for Linear, the matrix logarithm of shrunk correlations (shrinkage 0.6)" in text
+    assert "The next two on a ring of sites drawn with seed 0 served for validation" in text
     assert "Checks: 2 permutations of labels." in text and "within 2 points of AUC" in text
     assert "BRIO 0.2.0, PyTorch 2.13.0" in text
     assert "unless stated: epochs = 200, learning_rate = 0.0003." in text

@@ -105,3 +105,15 @@ def test_the_answer_is_that_of_the_summaries(tmp_path):
     assert said.endswith("[60.0, –]. 7 sites, 2 methods.")
     (line,) = console.report_words(configuration)["answers"]
     assert publish_parts(line, writer="html")["body"] == f"<p>{said}</p>\n", "no markup"
+
+
+def test_the_screen_has_a_line_per_job_and_the_log_file_all_of_it(finished):
+    lines = finished.said.splitlines()
+    jobs = [line for line in lines if re.match(r" *\d+ of \d+  \w", line)]
+    counted = int(next(re.match(r"(\d+) jobs: ", line)[1] for line in lines if " jobs: " in line))
+    assert len(jobs) == counted - 1, "all but the target"
+    assert len(lines) <= counted + 12, finished.said
+    assert max(map(len, lines)) < 300 and not any("reason:" in line for line in lines)
+    assert any("Open results/index.html" in line for line in lines[-3:])
+    (log,) = (finished.folder / ".snakemake" / "log").glob("*.log")
+    assert "    reason: " in log.read_text() and "rule train:" in log.read_text()

@@ -1,7 +1,6 @@
 """What a real run checks first, leaves behind, and says when something is wrong."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -260,18 +259,6 @@ def test_a_failed_job_leaves_no_report_and_can_be_repeated(project):
     assert not (project.folder / "results/report.html").exists()
     assert project.snakemake("--cores", "2").returncode == 0
     assert (project.folder / "results/report.html").exists()
-
-
-def test_the_screen_has_a_line_per_job_and_the_log_file_all_of_it(finished):
-    lines = finished.said.splitlines()
-    jobs = [line for line in lines if re.match(r" *\d+ of \d+  \w", line)]
-    counted = int(next(re.match(r"(\d+) jobs: ", line)[1] for line in lines if " jobs: " in line))
-    assert len(jobs) == counted - 1, "all but the target"
-    assert len(lines) <= counted + 12, finished.said
-    assert max(map(len, lines)) < 300 and not any("reason:" in line for line in lines)
-    assert any("Open results/index.html" in line for line in lines[-3:])
-    (log,) = (finished.folder / ".snakemake" / "log").glob("*.log")
-    assert "    reason: " in log.read_text() and "rule train:" in log.read_text()
 
 
 def test_gpus_are_asked_for_only_where_they_are_used(project):

@@ -28,8 +28,8 @@ _EVENTS = (
 _LINES = (
     "Assuming unrestricted", "Building DAG", "Using shell", "Conda environments: ignored",
     "Group jobs: inactive", "Select jobs", "DAG of jobs will be updated", "Updating checkpoint",
-    "Adding ", "Loading script", "Complete log",
-    "Elapsed time", "Touching output", "Write-protecting",
+    "Adding ", "Loading script", "Complete log", "Elapsed time", "Touching output",
+    "Write-protecting",
 )  # fmt: skip
 _NAMED = ("seed", "batch")
 _WIDTH = 48
