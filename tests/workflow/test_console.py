@@ -71,6 +71,9 @@ def test_what_is_shown_and_what_is_not(monkeypatch):
     assert all(screen.filter(record(msg=text)) for text in shown)
     assert screen.filter(record(msg="Adding is hard", level=logging.ERROR))
     assert screen.filter(record(LogEvent.JOB_ERROR, level=logging.ERROR))
+    said = 'RuleException:\nCalledProcessError in file "report.smk", line 128: …'
+    assert not screen.filter(record(LogEvent.ERROR, said, logging.ERROR))
+    assert screen.filter(record(LogEvent.ERROR, "WorkflowError: …", logging.ERROR))
     plan = record(LogEvent.RUN_INFO, stats={"split": 2, "train": 40, "total": 42})
     assert screen.format(plan) == "42 jobs: 40 train, 2 split"
 
@@ -117,3 +120,17 @@ def test_the_screen_has_a_line_per_job_and_the_log_file_all_of_it(finished):
     assert any("Open results/index.html" in line for line in lines[-3:])
     (log,) = (finished.folder / ".snakemake" / "log").glob("*.log")
     assert "    reason: " in log.read_text() and "rule train:" in log.read_text()
+
+
+def test_a_failure_is_a_line_and_its_log(monkeypatch, tmp_path):
+    screen, log = Clock(monkeypatch, []).console, tmp_path / "train.log"
+    words = {"jobid": 1, "rule_name": "train", "output": ["file"], "wildcards": {"seed": "0"}}
+    screen.filter(record(LogEvent.JOB_INFO, **words))
+    log.write_text("error: it diverged\n")
+    more = {"msg": "", "rule_msg": "", "input": [], "conda_env": None, "aux": {}}
+    failed = {**more, **words, "log": [str(log)], "shellcmd": "python train.py --params …"}
+    lines = screen.format_job_error(failed).splitlines()
+    assert lines[0] == "failed: train seed 0, after 0 s" and "error: it diverged" in lines
+    assert not any("--params" in line for line in lines)
+    log.unlink()
+    assert "--params" in screen.format_job_error(failed), "nothing else tells why"

@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from snakemake.logging import DefaultFormatter, get_event, logger
+from snakemake.logging import DefaultFormatter, get_event, logger, show_logs
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from brio_core.reporting.catalogue import REFERENCE
@@ -58,6 +58,9 @@ class Console(DefaultFormatter, logging.Filter):
             self._started[record.jobid] = time.monotonic(), name, _what(record)
         elif event == LogEvent.JOB_FINISHED:
             self._finished.append(record.job_id)
+        elif event == LogEvent.ERROR:
+            # The command of a failed job, all of it; the log file has it.
+            return "CalledProcessError in file" not in str(record.msg)
         elif event is None and record.levelno == logging.INFO:
             return not str(record.msg).startswith(_LINES)
         return event not in (LogEvent.JOB_INFO, LogEvent.JOB_FINISHED, *_EVENTS)
@@ -88,6 +91,15 @@ class Console(DefaultFormatter, logging.Filter):
                 lines.append(f"{count}  {what:{_WIDTH}} {took:>6}{self._left(now)}".rstrip())
         self._finished.clear()
         return "\n".join(lines)
+
+    def format_job_error(self, msg: dict) -> str:
+        """What failed, and its log; without a log all that Snakemake knows."""
+        logs = [log for log in msg["log"] if Path(log).is_file() and Path(log).stat().st_size]
+        if not logs:
+            return super().format_job_error(msg)
+        start, _, what = self._started.pop(msg["jobid"], (time.monotonic(), "", msg["rule_name"]))
+        head = f"failed: {what}, after {duration(time.monotonic() - start)}"
+        return "\n".join([head, *(show_logs(logs) if self.show_failed_logs else logs)])
 
     def _left(self, now: float) -> str:
         """The time left, once most of the waiting jobs are of rules that have been timed."""

@@ -94,7 +94,6 @@ def render(
             "Configuration": [relpath(config, folder)],
         },
         command=command,
-        methods_text=Path(methods_text).read_text(encoding="utf-8") if methods_text else "",
         one_run=f"{trained[0]['folder']}/predictions.csv",
     )
 
