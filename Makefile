@@ -29,10 +29,6 @@ venv: $(READY) ## make the environment only
 
 demo: $(READY) ## run the whole pipeline on the demo cohort
 	@$(IN_VENV) snakemake --cores all
-	@echo
-	@echo "Open results/index.html (everything on one page) or results/report.html (Snakemake's"
-	@echo "report). Tables are in results/tables, figures in results/figures; results/README.md"
-	@echo "explains every file."
 
 test: $(READY) ## run the tests that take less than a minute each
 	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile \
@@ -97,12 +93,15 @@ $(READY): constraints.txt envs/lock.txt pyproject.toml
 	make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { echo "error: $(PYTHON) cannot make \
 	virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	@echo "Making .venv with the versions of constraints.txt; this takes a few minutes."
+	@echo "Making .venv, once: an empty environment (1 of 4)"
 	@$(PYTHON) -m venv --clear .venv
+	@echo "Getting $$(grep -c '==' envs/lock.txt) packages of envs/lock.txt, checked by hash (2 of 4, minutes)"
 	@unset PYTHONPATH; $(PIP) install --require-hashes --no-deps -r envs/lock.txt
+	@echo "Getting PyTorch, the largest of all (3 of 4, minutes)"
 	@unset PYTHONPATH; $(if $(TORCH_INDEX),unset PIP_EXTRA_INDEX_URL PIP_FIND_LINKS; \
 	    export PIP_CONFIG_FILE=/dev/null;) \
 	    $(PIP) install -c constraints.txt $(addprefix --index-url ,$(TORCH_INDEX)) torch
+	@echo "Installing this project and checking that all versions fit (4 of 4)"
 	@unset PYTHONPATH; $(PIP) install --no-deps --no-build-isolation -e .
 	@$(PIP) check
 	@touch $@

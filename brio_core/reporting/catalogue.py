@@ -32,6 +32,21 @@ BEFORE_TRAINING = {"inclusion", "participants", "regions", "profiles", "block_le
 """Files that exist before anything is trained."""
 
 
+# Sections of the overview page in its order; one that is not listed comes before "permuted".
+SECTIONS = {
+    "results": "Results",
+    "comparison": "Are differences significant?",
+    "permuted": "Check: permuted labels",
+    "paper": "Comparison with the paper",
+    "cohort": "Cohorts and who is in them",
+    "method": "The method in one picture",
+    "training": "Training",
+    "diagnostics": "Diagnostics",
+    "efficiency": "Cost",
+    "settings": "Choices that the paper leaves open",
+}
+
+
 class Output(NamedTuple):
     """A table or figure. Title, caption and section are those of the experiment if empty."""
 
@@ -52,6 +67,12 @@ class Output(NamedTuple):
     """Patterns of files of the repository that it reads; a change of one makes it again."""
     shows_subjects: bool = False
     """Whether it marks single subjects; documents, which are for everybody, leave it out."""
+
+    @property
+    def category(self) -> str:
+        """Its section as a category of Snakemake's report, which sorts these by their names."""
+        place = list(SECTIONS).index(self.page if self.page in SECTIONS else "permuted")
+        return f"{place + 1:02} {SECTIONS.get(self.page, self.page)}"
 
     @property
     def before_training(self) -> bool:

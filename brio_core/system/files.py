@@ -11,6 +11,7 @@ from pathlib import Path
 from brio_core.system import signals
 from brio_core.system.errors import BrioError
 
+ROOT = Path(__file__).resolve().parents[2]
 # What this process is writing just now.
 _temporary: set[Path] = set()
 
@@ -52,6 +53,11 @@ def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(OSError):
             path.unlink()
+
+
+def own_or_shipped(path: str | Path) -> Path:
+    """A file of the configuration: that of the working directory, else that of the repository."""
+    return Path(path) if Path(path).exists() else ROOT / path
 
 
 def write_text(path: str | Path, text: str) -> None:

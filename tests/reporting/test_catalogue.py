@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from brio_core.reporting.catalogue import FILES, KINDS, Output, catalogue
+from brio_core.reporting.catalogue import FILES, KINDS, SECTIONS, Output, catalogue
 from tests.programs import run_program
 from tests.reporting.standins import ROOT
 
@@ -62,3 +62,12 @@ def test_the_example_of_the_manual_is_a_table(tmp_path):
     names = {}
     exec(compile(code, "winners", "exec"), names)
     assert set(names["OUTPUT"]) <= set(Output._fields) and callable(names["make"])
+
+
+def test_categories_of_the_report_are_the_sections_of_the_page_in_their_order():
+    found = {(one.page, one.category) for kind in KINDS for one in catalogue(kind).values()}
+    assert {page for page, _ in found} <= set(SECTIONS), "all are known"
+    in_order = [page for page, _ in sorted(found, key=lambda one: one[1])]
+    assert in_order == [page for page in SECTIONS if page in in_order]
+    own = catalogue("tables")["results"]._replace(page="mine")
+    assert own.category.endswith(" mine")

@@ -48,7 +48,8 @@ elif "--out-prefix" in out:
     kinds = (".pdf", ".png") if program == "figure" else (".csv", ".md", ".tex", ".json")
     files = [pathlib.Path(str(out["--out-prefix"]) + kind) for kind in kinds]
 else:
-    files = [out[name] for name in ("--out", "--sites", "--records", "--plain") if name in out]
+    names = ("--out", "--sites", "--records", "--plain", "--bibtex")
+    files = [out[name] for name in names if name in out]
 for file in files:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("a,b\\n1,2\\n" if program != "assemble" else os.environ.get("COHORT", "1"))
@@ -127,6 +128,7 @@ def finished(tmp_path_factory) -> Project:
     project = make_project(tmp_path_factory.mktemp("finished") / "brio")
     done = project.snakemake("--cores", "2")
     assert done.returncode == 0, done.stdout
+    project.said = done.stdout
     return project
 
 

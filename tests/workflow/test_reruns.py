@@ -38,7 +38,7 @@ def rules_of(jobs):
     return {job[0] for job in jobs}
 
 
-AFTER_TRAINING = {"diagnose", "summarise", "table", "figure", "index", "all"}
+AFTER_TRAINING = {"diagnose", "summarise", "table", "figure", "methods_text", "index", "all"}
 # The page about settings is made again whenever a setting changes.
 SETTINGS = {("table", "settings"), ("table", "settings-others")}
 
@@ -126,12 +126,13 @@ def test_one_lost_prediction_reruns_its_cell_and_what_hangs_on_it(after_demo):
 
 def test_words_about_a_cohort_extract_nothing(after_demo):
     after_demo.edit("config/datasets/demo.yaml", "title: Demo cohort", "title: Our cohort")
-    assert rules_of(after_demo.plan() - SETTINGS) == {"table", "figure", "index", "all"}
+    words = {"table", "figure", "subjects", "methods_text", "index", "all"}
+    assert rules_of(after_demo.plan() - SETTINGS) == words
 
 
 def test_another_machine_retrains_nothing(after_demo):
     after_demo.edit("config/config.yaml", "device: cpu", "device: auto")
-    assert rules_of(after_demo.plan() - SETTINGS) == {"index", "all"}
+    assert rules_of(after_demo.plan() - SETTINGS) == {"methods_text", "index", "all"}
 
 
 def test_a_new_seed_trains_only_its_cells(after_demo):
@@ -155,7 +156,8 @@ def test_dropped_models_cost_nothing_later(project):
 
 def test_compression_retrains_nothing(after_demo):
     rules = {job[0] for job in after_demo.plan("--config", "model_files=compress")}
-    assert rules == {"table", "index", "all"}, "only the pages that show the configuration"
+    pages = {"table", "methods_text", "index", "all"}
+    assert rules == pages, "only the pages that show the configuration"
     words = ("--config", "model_files=compress", "--forceall", "-n", "--printshellcmds")
     commands = after_demo.snakemake(*words).stdout
     assert commands.count(" --compress-models >") == commands.count("scripts/train.py") > 0

@@ -39,3 +39,9 @@ def document_files(configuration: Configuration) -> dict[str, list[str]]:
         "printed": configuration.paths.outputs("tables", found["tables"], "json"),
         "figures": configuration.paths.outputs("figures", found["figures"], "png"),
     }
+
+
+def reference_files(configuration: Configuration) -> list[Path]:
+    """BibTeX files, those of a study or a working directory before the one that is shipped."""
+    files = [folder / "references.bib" for folder in configuration.folders]
+    return [file for file in files if file.is_file()]

@@ -17,6 +17,7 @@ from statistics import mean
 import yaml
 
 from workflow.planning.configuration import Configuration
+from workflow.planning.console import quieten, report_words
 from workflow.planning.files import shown
 from workflow.planning.locks import lock
 from workflow.planning.remote import planned_jobs, write_jobs
@@ -56,6 +57,7 @@ def prepare(workflow, configuration: Configuration) -> None:
         return
     for idle in _idle_overrides(configuration):
         print(f"warning: {idle}", file=sys.stderr)
+    quieten(workflow)
 
 
 def target_of(workflow, configuration: Configuration, experiment: str) -> str:
@@ -82,6 +84,7 @@ def write_report(workflow, configuration: Configuration) -> None:
 
     path = Path(configuration.paths.results) / "report.html"
     settings = (ReportSettings(path=path), GlobalReportSettings())
+    workflow.config.update(report_words(configuration))
     with _unwritable_in_one_sentence(path):
         html = ReportPluginRegistry().get_plugin("html")
         workflow.async_run(auto_report(workflow.dag, html, *settings))

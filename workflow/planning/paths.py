@@ -49,6 +49,7 @@ class Paths:
         self.results = results
         self.overview = f"{results}/index.html"
         self.run_config = f"{results}/run_config.yaml"
+        self.methods_text = f"{results}/methods.md"
         self.remote = f"{results}/remote"
 
     def cohort(self, cohort: str, file: str) -> str:

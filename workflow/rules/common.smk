@@ -216,6 +216,12 @@ def results_of(experiments):
     return [*sum(made, []), *(f"{PATHS.run(run)}/predictions.csv" for run in runs)]
 
 
+def subject_pages():
+    """The page of every cohort with one line per subject."""
+    cohorts = dict.fromkeys(cohort for _, cohort, _ in outputs.active_pairs(CONFIG))
+    return [PATHS.cohort(cohort, "subjects.html") for cohort in cohorts]
+
+
 def whole_run_tables(*formats):
     """Tables of all active experiments together."""
     return PATHS.outputs("tables", outputs.whole_run_tables(CONFIG), *formats)

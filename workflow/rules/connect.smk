@@ -44,3 +44,33 @@ rule site_profile:
     shell:
         "{RUN}/site_profile.py --cohort-dir {params.folder:q} --out {output.profile:q}"
         " > {log:q} 2>&1"
+
+
+# One line per subject. No table, figure, page or export is made of it, and nothing copies it.
+rule subjects:
+    input:
+        candidates="<results>/cohorts/{cohort}/candidates.tsv",
+        inclusion="<results>/cohorts/{cohort}/inclusion.tsv",
+        profile="<results>/cohorts/{cohort}/site_profile.tsv",
+        fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
+    output:
+        page="<results>/cohorts/{cohort}/subjects.html",
+    log:
+        "<logs>/subjects/{cohort}.log",
+    benchmark:
+        "<benchmarks>/subjects/{cohort}.tsv"
+    conda:
+        "../../envs/train.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=60,
+    params:
+        folder=subpath(input.inclusion, parent=True),
+        dataset=lambda wildcards: as_json(outputs.about(CONFIG, wildcards.cohort)),
+        data=connected_version,
+        code=code(
+            "scripts/subjects.py", "workflow/report/subjects.html", "workflow/report/subjects.js"
+        ),
+    shell:
+        "{RUN}/subjects.py --cohort-dir {params.folder:q} --dataset {params.dataset:q}"
+        " --out {output.page:q} > {log:q} 2>&1"

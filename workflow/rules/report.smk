@@ -5,9 +5,9 @@ rule table:
         csv=report(
             "<results>/tables/{table}.csv",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.report_item(CONFIG, "tables", wildcards.table)[
-                "section"
-            ],
+            category=lambda wildcards: outputs.output_of(
+                CONFIG, "tables", wildcards.table
+            ).category,
             labels=lambda wildcards: {
                 "Kind": "table",
                 "Title": outputs.report_item(CONFIG, "tables", wildcards.table)["title"],
@@ -47,9 +47,9 @@ rule figure:
         png=report(
             "<results>/figures/{figure}.png",
             caption="../report/output.rst",
-            category=lambda wildcards: outputs.report_item(CONFIG, "figures", wildcards.figure)[
-                "section"
-            ],
+            category=lambda wildcards: outputs.output_of(
+                CONFIG, "figures", wildcards.figure
+            ).category,
             labels=lambda wildcards: {
                 "Kind": "figure",
                 "Title": outputs.report_item(CONFIG, "figures", wildcards.figure)["title"],
@@ -85,11 +85,12 @@ rule index:
         sites=active_summaries("-sites.csv"),
         # One file for many runs: a thousand run folders would not fit into one command.
         runs=active_summaries(".runs.json"),
+        methods=PATHS.methods_text,
     output:
         page=report(
             "<results>/index.html",
             caption="../report/overview.rst",
-            category="Overview",
+            category="00 Overview",
             labels={"Kind": "page", "Title": "Everything on one page"},
         ),
     log:
@@ -112,9 +113,48 @@ rule index:
     shell:
         "{RUN}/overview.py --tables {input.tables:q} --figures {input.figures:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q} --runs {input.runs:q}"
-        " --config {params.config:q}"
+        " --config {params.config:q} --methods-text {input.methods:q}"
         " --datasets {params.datasets:q} --command {params.command:q}"
         " --out {output.page:q} > {log:q} 2>&1"
+
+
+# The methods section of a paper about this run.
+rule methods_text:
+    input:
+        **outputs.whole_run_inputs(CONFIG, "inclusion", "participants"),
+        runs=active_summaries(".runs.json"),
+    output:
+        text=PATHS.methods_text,
+        bibtex="<results>/references.bib",
+    log:
+        "<logs>/methods_text.log",
+    benchmark:
+        "<benchmarks>/methods_text.tsv"
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        config=PATHS.run_config,
+        resolved=lambda wildcards: version_of(resolved(CONFIG)),
+        citations=lambda wildcards: as_json(
+            {name: method["citation"] for name, method in CONFIG.methods.items()}
+        ),
+        references=[shown(path) for path in documents.reference_files(CONFIG)],
+        entries=lambda wildcards: version_of(
+            [path.read_text(encoding="utf-8") for path in documents.reference_files(CONFIG)]
+        ),
+        data=lambda wildcards, input: list(
+            map(sources.content, [*input.inclusion, *input.participants])
+        ),
+        code=code("scripts/methods_text.py"),
+    shell:
+        "{RUN}/methods_text.py --config {params.config:q} --citations {params.citations:q}"
+        " --references {params.references:q} --inclusion {input.inclusion:q}"
+        " --participants {input.participants:q} --runs {input.runs:q}"
+        " --out {output.text:q} --bibtex {output.bibtex:q} > {log:q} 2>&1"
 
 
 # Pages of prose with the numbers of this run, to be kept under docs; not part of a usual run.

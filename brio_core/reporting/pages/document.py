@@ -12,9 +12,8 @@ from typing import NamedTuple
 from brio_core.reporting.pages.numbers import Sources
 from brio_core.reporting.pages.template import Template
 from brio_core.system.errors import BrioError
-from brio_core.system.files import atomic, read_json, write_json, write_text
+from brio_core.system.files import atomic, own_or_shipped, read_json, write_json, write_text
 
-ROOT = Path(__file__).resolve().parents[3]
 RECORD = "page.json"
 
 
@@ -29,9 +28,7 @@ class Page(NamedTuple):
 def fill(template: str, experiments: Sequence[str], command: str, sources: Sources) -> Page:
     """Fill in a template; ``command`` is how the page says that it was made."""
     path = Path(template)
-    # A path is looked for in the working directory first, then in the repository.
-    file = path if path.exists() else ROOT / path
-    parsed = Template(file, template, sources.tables, sources.figures, experiments)
+    parsed = Template(own_or_shipped(path), template, sources.tables, sources.figures, experiments)
     used = parsed.needs()
     files = {f"{name}.png": sources.figures[name] for name in used["figures"]}
     tables = [sources.tables[name] for name in used["tables"]]

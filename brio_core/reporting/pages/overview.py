@@ -55,6 +55,7 @@ def render(
     datasets: dict,
     command: str,
     out: str,
+    methods_text: str = "",
 ) -> str:
     """The page as text. Everything that came from data is escaped by the template."""
     rows = results.read_summaries(summaries)

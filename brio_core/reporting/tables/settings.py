@@ -13,6 +13,7 @@ from brio_core.reporting.given import Given
 from brio_core.reporting.remarks import remarks
 from brio_core.reporting.table import Cell, Row, Table, heading
 from brio_core.system.errors import BrioError
+from brio_core.system.files import own_or_shipped
 
 OUTPUT = {
     "files": ["config", "methods"],
@@ -60,8 +61,7 @@ def read_yaml(path: str | Path) -> dict:
 def open_choices(config: str | Path, methods: Sequence[str | Path]) -> pd.DataFrame:
     """One row per choice: what the paper does not state, as the resolved configuration has it."""
     run = read_yaml(config)
-    # A path is looked for in the working directory first, then in the repository.
-    paths = [Path(path) if Path(path).exists() else ROOT / path for path in methods]
+    paths = map(own_or_shipped, methods)
     files = {path.stem: path for path in paths}
     default = read_yaml(SCHEMAS / "method.schema.yaml")["properties"]["stated"]["default"]
     used = [name for name in run["variants"] if name in files]
