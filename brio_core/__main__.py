@@ -1,4 +1,4 @@
-"""Check and fetch cohorts, predict the scans of a new site, run the workflow.
+"""Describe, check and fetch cohorts, predict the scans of a new site, run the workflow.
 
 Arguments are read before anything heavy is imported, so that help comes at once.
 """
@@ -12,21 +12,11 @@ from pathlib import Path
 
 from brio_core.system.cli import run
 from brio_core.system.errors import BrioError
+from brio_core.system.repository import IN_CLONE, make_planning_importable
 
 CLONE = Path(__file__).resolve().parents[1]
 # A longer table would hide what is said after it.
 LONGEST_TABLE = 100
-
-
-def need_clone(command: str) -> None:
-    """Make the planning code importable, which lies beside the package in a clone."""
-    if not (CLONE / "workflow" / "Snakefile").is_file():
-        raise BrioError(
-            f"'brio {command}' needs a clone of the repository, but the package in {CLONE} is "
-            "alone; call 'make venv' in a clone, and then its .venv/bin/brio"
-        )
-    if str(CLONE) not in sys.path:
-        sys.path.insert(0, str(CLONE))
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -36,7 +26,7 @@ def check(arguments: argparse.Namespace) -> None:
     than 100 subjects is written to a file instead. Exit code 1 if the workflow could not run on
     this cohort.
     """
-    need_clone("check")
+    make_planning_importable()
     from brio_core.cohorts.check import check_cohort
     from brio_core.cohorts.inclusion import COLUMNS
     from brio_core.cohorts.tables import write_table
@@ -63,7 +53,7 @@ def fetch(arguments: argparse.Namespace) -> None:
 
     What is there already is kept, and a call that was interrupted goes on where it ended.
     """
-    need_clone("fetch")
+    make_planning_importable()
     from workflow.planning.schema import read_dataset
 
     dataset = read_dataset(arguments.dataset)
@@ -96,9 +86,47 @@ def card(arguments: argparse.Namespace) -> None:
     write_card(arguments.bundle, arguments.out)
 
 
+def new_cohort(arguments: argparse.Namespace) -> None:
+    """Describe a new cohort: write its dataset file and a configuration, then check them.
+
+    What the files tell need not be said. On a terminal the rest is asked, and what the files tell
+    is offered; an empty answer takes it.
+    """
+    make_planning_importable()
+    from brio_core.cohorts.new_cohort import METHODS, Answers, as_yaml, configuration, describe
+    from brio_core.system.files import write_text
+    from workflow.planning.files import read_yaml
+    from workflow.planning.loading import load
+    from workflow.planning.schema import check as check_schema
+    from workflow.planning.schema import schema
+
+    name, data_dir = arguments.name, arguments.data_dir
+    paths = Path("config", "datasets", f"{name}.yaml"), Path("config", f"{name}.yaml")
+    for path in paths:
+        if path.exists():
+            raise BrioError(f"{path} is there already; edit it, or choose another name")
+    asks = sys.stdin.isatty() and not arguments.yes
+    answers = Answers(vars(arguments), input if asks else None)
+    dataset = describe(name, data_dir, answers)
+    config = configuration(dataset, data_dir, arguments.methods or METHODS)
+    check_schema(dataset, schema("dataset"), "the new dataset file")
+    for path, content in zip(paths, (dataset, config)):
+        write_text(path, as_yaml(content))
+        print(f"{path}:\n{as_yaml(content)}")
+    if IN_CLONE:
+        load(read_yaml(paths[1]), [paths[1]])
+    if not arguments.no_check:
+        check(argparse.Namespace(dataset=paths[0], data_dir=data_dir, split_seed=0, table=None))
+    print(f"\nrun it: brio run --configfile {paths[1]}")
+
+
 def run_workflow(words: list[str]) -> None:
     """Become Snakemake, with the clone's Snakefile in the current folder."""
-    need_clone("run")
+    if not IN_CLONE:
+        raise BrioError(
+            "'brio run' needs a clone of the repository, and this package is installed without "
+            "one; call 'make venv' in a clone, and then its .venv/bin/brio"
+        )
     if find_spec("snakemake") is None:
         raise BrioError(
             "'brio run' needs Snakemake, which this environment lacks; call 'make venv' in "
@@ -151,6 +179,24 @@ def parser() -> argparse.ArgumentParser:
 
     one = add("card", card, ("bundle", "the model bundle"))
     one.add_argument("--out", type=Path, required=True, help="folder for card.md and card.html")
+
+    one = add("new-cohort", new_cohort)
+    one.add_argument("name", help="name of the cohort, such as mine")
+    one.add_argument("--data-dir", type=Path, default=Path("data"), help="of all cohorts (data)")
+    one.add_argument("--folder", help="the cohort's folder there (its name)")
+    one.add_argument("--participants", help="table of subjects (participants.tsv)")
+    for role in ("subject", "site", "label", "age", "sex", "mean-fd", "group"):
+        one.add_argument(f"--{role}", metavar="COLUMN", help=f"column with the {role}")
+    one.add_argument("--positive", metavar="VALUE", help="value of class 1, such as patient")
+    one.add_argument("--negative", metavar="VALUE", help="value of class 0, such as control")
+    one.add_argument("--kind", choices=("series", "bids"), help="ROI series, or BIDS derivatives")
+    one.add_argument("--pattern", help="file of a subject, such as series/{subject}.tsv")
+    for key in ("derivatives", "task", "space", "atlas"):
+        one.add_argument(f"--{key}", help=f"{key} of BIDS derivatives")
+    one.add_argument("--rois", type=int, help="number of ROIs")
+    one.add_argument("--methods", nargs="+", help="methods to run (three linear models)")
+    one.add_argument("--yes", action="store_true", help="ask nothing, take what the files tell")
+    one.add_argument("--no-check", action="store_true", help="do not read the scans")
 
     # Its words are Snakemake's, so this is here for the help only.
     commands.add_parser("run", help="Run Snakemake with the Snakefile of the clone.")

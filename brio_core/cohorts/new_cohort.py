@@ -1,0 +1,206 @@
+"""The dataset file and the configuration of a new cohort: what its files tell, what a user adds."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from brio_core.cohorts.readers.series import read_series_file
+from brio_core.cohorts.scan import Unusable
+from brio_core.cohorts.tables import MISSING, read_table
+from brio_core.system.errors import BrioError
+
+# Usual names of columns, in small letters.
+COLUMNS = {
+    "subject": ("participant_id", "subject", "subject_id", "sub_id", "id"),
+    "site": ("site", "site_id", "center", "centre", "scanner"),
+    "label": ("diagnosis", "dx", "dx_group", "label", "class", "patient", "group"),
+    "age": ("age", "age_at_scan"),
+    "sex": ("sex", "gender"),
+    "mean_fd": ("mean_fd", "meanfd", "func_mean_fd"),
+    "group": ("family", "family_id", "person"),
+}
+NEEDED = ("subject", "site", "label")
+POSITIVE = ("patient", "patients", "case", "asd", "mdd", "yes", "true", "1")
+ENDINGS = (
+    ".tsv", ".csv", ".1D", ".txt", ".tsv.gz", ".csv.gz", ".1D.gz", ".txt.gz", ".npy", ".npz",
+    ".mat", ".h5",
+)  # fmt: skip
+IMAGES = "sub-*/**/func/*_desc-preproc_bold.nii*"
+TABLES = ("participants.tsv", "participants.csv", "participants.xlsx")
+# Subjects whose files are looked for.
+LOOKED_AT = 5
+METHODS = ("linear-logarithm", "linear-correlation", "linear-confounds")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the options say; else what is asked, or, where nobody can be asked, what files tell."""
+
+    given: dict[str, Any]
+    ask: Callable[[str], str] | None = None
+
+    def __call__(self, option: str, what: str, guess: Any = None) -> str:
+        """One answer; ``guess`` is what the files tell, None if they do not."""
+        answer = self.given.get(option.replace("-", "_"))
+        if answer is None and self.ask:
+            # Nothing, or an end of input, takes the guess.
+            with suppress(EOFError):
+                shown = "" if guess is None else f" [{guess}]"
+                answer = self.ask(f"{what}{shown}: ").strip() or None
+        answer = guess if answer is None else answer
+        if answer is None:
+            raise BrioError(f"the files do not tell {what}; say it with --{option}")
+        return str(answer)
+
+
+def describe(name: str, data_dir: Path, answers: Answers) -> dict:
+    """The content of the dataset file of a cohort in the folder ``data_dir``/``name``."""
+    root = data_dir / answers("folder", f"the folder of the cohort below {data_dir}", name)
+    if not root.is_dir():
+        raise BrioError(f"the folder {root} does not exist; put the data there, or name --folder")
+    tables = (one for one in TABLES if (root / one).is_file())
+    participants = answers(
+        "participants", f"the table of subjects below {root}", next(tables, None)
+    )
+    table = read_table(root / participants)
+    columns = {role: _column(role, table, answers) for role in COLUMNS}
+    columns = {role: column for role, column in columns.items() if column}
+    positive, negative = _classes(table[columns["label"]], columns["label"], answers)
+    source, rois = _source(root, table, columns, answers)
+    if participants != TABLES[0]:
+        source["participants"] = participants
+    return {
+        "cohort": name,
+        "source": {"kind": source.pop("kind"), "folder": root.name, **source},
+        "columns": columns,
+        "label": {"positive": positive, "negative": negative},
+        "rois": {"expected": _whole(rois)},
+    }
+
+
+def _column(role: str, table: Any, answers: Answers) -> str | None:
+    names = {column.lower(): column for column in table.columns}
+    found = (names[one] for one in COLUMNS[role] if one in names)
+    guess = next(found, None)
+    if role not in NEEDED:
+        return answers.given.get(role) or guess
+    column = answers(role, f"the column with the {role}", guess)
+    if column not in table.columns:
+        raise BrioError(
+            f"the table of subjects has no column {column!r}; it has {', '.join(table.columns)}"
+        )
+    return column
+
+
+def _classes(column: Any, name: str, answers: Answers) -> tuple[str, str]:
+    values = sorted(set(column) - {MISSING})
+    two = values if len(values) == 2 else []
+    likely = [one for one in two if one.lower() in POSITIVE]
+    positive = answers("positive", f"the value of {name} for class 1", *likely[:1])
+    others = [one for one in two if one != positive]
+    negative = answers("negative", f"the value of {name} for class 0", *others[:1])
+    for value in (positive, negative):
+        if value not in values:
+            raise BrioError(f"no subject has {value!r} in column {name!r}; it has {_few(values)}")
+    return positive, negative
+
+
+def _source(root: Path, table: Any, columns: dict, answers: Answers) -> tuple[dict, str]:
+    """The section ``source``, and the number of regions."""
+    image = next(iter(sorted(root.glob(f"derivatives/*/{IMAGES}"))), None)
+    kind = answers("kind", "the kind of source, series or bids", "bids" if image else "series")
+    if kind == "bids":
+        return _images(root, image, answers)
+    subjects = table[[columns["subject"], columns["site"]]].itertuples(index=False)
+    pattern = answers(
+        "pattern",
+        "the file of a subject, such as series/{subject}.tsv",
+        find_pattern(root, [tuple(row) for row in subjects][:LOOKED_AT]),
+    )
+    files = sorted(root.glob(re.sub(r"\{\w+\}", "*", pattern)))
+    guess = next((count for file in files[:LOOKED_AT] if (count := _n_rois(file))), None)
+    return {"kind": "series", "pattern": pattern}, answers("rois", "the number of ROIs", guess)
+
+
+def find_pattern(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:
+    """Names of files below a folder in which ids stand, with {subject} and {site} for them."""
+    found: Counter = Counter()
+    files = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*"))]
+    files = [file for file in files if file.endswith(ENDINGS) and file not in TABLES]
+    for subject, site in subjects:
+        # An id within a longer word is another subject's.
+        word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(subject)}(?![A-Za-z0-9])")
+        for file in files:
+            if word.search(file):
+                parts = ["{site}" if part == site else part for part in file.split("/")]
+                found[word.sub("{subject}", "/".join(parts))] += 1
+    return max(found, key=lambda pattern: (found[pattern], -len(pattern))) if found else None
+
+
+def _n_rois(file: Path) -> int | None:
+    try:
+        return read_series_file(file)[0].shape[1]
+    except Unusable:
+        return None
+
+
+def _images(root: Path, image: Path | None, answers: Answers) -> tuple[dict, str]:
+    parts = image.relative_to(root).parts if image else ()
+    place = next((at for at, part in enumerate(parts) if part.startswith("sub-")), 0)
+    entities = dict(re.findall(r"(?:^|_)([a-z]+)-([A-Za-z0-9]+)", image.name)) if image else {}
+    source = {
+        "kind": "bids",
+        "derivatives": answers(
+            "derivatives", f"the folder of images below {root}", "/".join(parts[:place]) or None
+        ),
+        "task": answers("task", "the task of the scans", entities.get("task")),
+        "space": answers("space", "the space of the images", entities.get("space")),
+    }
+    labels = [path.relative_to(root).as_posix() for path in root.glob("atlas/*.nii*")]
+    guess = labels[0] if len(labels) == 1 else None
+    atlas = answers("atlas", f"the label image of the atlas below {root}", guess)
+    source["atlas"] = {"image": atlas}
+    names = re.sub(r"\.nii(\.gz)?$", ".tsv", atlas)
+    if (root / names).is_file():
+        source["atlas"]["names"] = names
+    return source, answers("rois", "the number of ROIs", _n_labels(root / atlas))
+
+
+def _n_labels(path: Path) -> int | None:
+    import nibabel
+    import numpy as np
+
+    try:
+        return int((np.unique(np.asarray(nibabel.load(path).dataobj)) > 0).sum())
+    except (OSError, ValueError, nibabel.filebasedimages.ImageFileError):
+        return None
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise BrioError(f"the number of ROIs is {text!r}, but must be a whole number; see --rois")
+    return int(text)
+
+
+def _few(values: list[str]) -> str:
+    return ", ".join(map(repr, values[:6])) + (" and others" if len(values) > 6 else "")
+
+
+def as_yaml(content: dict) -> str:
+    """One line per key."""
+    import yaml
+
+    flow = {"default_flow_style": True, "sort_keys": False, "width": 10_000, "allow_unicode": True}
+    lines = (yaml.safe_dump({key: value}, **flow).strip()[1:-1] for key, value in content.items())
+    return "\n".join(lines) + "\n"
+
+
+def configuration(dataset: dict, data_dir: Path, methods: Iterable[str]) -> dict:
+    """What to run on the cohort: by default linear models, which need no GPU."""
+    config = {"cohorts": [dataset["cohort"]], "methods": list(methods)}
+    config |= {"results": f"results/{dataset['cohort']}"}
+    return config | ({} if data_dir == Path("data") else {"data_dir": str(data_dir)})
