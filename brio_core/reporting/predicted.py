@@ -72,19 +72,16 @@ def predict(
         mean = mean + edges.sum(0, dtype=float)
         parts.append((part.logits, part.again, training.from_sites(edges)))
     logits, again, distances = (np.concatenate(values) for values in zip(*parts))
-    table = pd.DataFrame({"subject": subjects}, columns=list(COLUMNS))
     tr = [one.tr if one.tr is not None else tr for one, tr in zip(read, people.tr)]
-    rows = _rows(bundle, training, logits, again, distances)
-    for place, (row, values) in enumerate(zip(usable, rows)):
+    records = [
+        {"subject": subject, "label": label, "warnings": problem and f"not predicted: {problem}"}
+        for subject, label, problem in zip(subjects, people.label, problems)
+    ]
+    for row, values in zip(usable, _rows(bundle, training, logits, again, distances)):
         warnings = _warnings(read[row], fitted[row], tr[row], values, about)
-        values |= {"frames": int(series.frames[place]), "warnings": "; ".join(warnings)}
-        for name, value in values.items():
-            table.loc[row, name] = value
-    for row, problem in enumerate(problems):
-        if problem:
-            table.loc[row, "warnings"] = f"not predicted: {problem}"
-    if labels:
-        table["label"] = people.label
+        records[row] |= values
+        records[row] |= {"frames": len(fitted[row]), "warnings": "; ".join(warnings)}
+    table = pd.DataFrame(records, columns=list(COLUMNS))
     validated = None
     scored = np.isfinite(people.label[usable])
     if len(set(people.label[usable][scored])) == 2:
