@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import brio_core
 import brio_core.__main__ as brio
 from brio_core.system.errors import BrioError
 
@@ -21,6 +22,12 @@ def test_help_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not LIGHT & set(done.stdout.split())
+
+
+def test_the_package_is_light_and_knows_its_names():
+    assert "SiteClassifier" in brio_core.__all__
+    with pytest.raises(AttributeError, match="module 'brio_core' has no attribute 'nothing'"):
+        _ = brio_core.nothing
 
 
 def test_the_package_installs_it():

@@ -73,6 +73,7 @@ def test_own_series_and_a_new_site(execute, tmp_path):
     assert "AUC" in said.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_in_python(execute):
     said = execute("in-python.md")
     assert "98 scans" in said and said.count("\nall ") == 2 and "accuracy" in said
@@ -96,6 +97,7 @@ def test_a_method(execute, tmp_path):
     assert "training runs   4 to train" in said
 
 
+@pytest.mark.slow
 def test_bids_on_slurm(execute):
     said = execute("bids-on-slurm.md")
     assert "source: {kind: bids, folder: mine, derivatives: derivatives/prep" in said

@@ -1,6 +1,7 @@
 """A run without files: a cohort in memory, its folds, and what training makes of them."""
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,6 +42,8 @@ class NoCheckpoints:
 @contextmanager
 def exact_arithmetic(wanted: str, trial: Trial) -> Iterator[torch.device]:
     """The device; there, same input gives same numbers. What the caller had set comes back."""
+    # cuBLAS is deterministic only with a fixed workspace.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     device = choose_device(wanted, allow_cpu=True)
     exact = torch.are_deterministic_algorithms_enabled()
     products = torch.get_float32_matmul_precision()
