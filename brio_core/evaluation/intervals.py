@@ -71,12 +71,17 @@ def hanley_mcneil(value: float, n_positive: int, n_negative: int) -> tuple[float
     """
 
     def contradicted(theta: float) -> bool:
-        size = (n_positive + n_negative) / 2 - 1
-        spread = 1 + size * ((1 - theta) / (2 - theta) + theta / (1 + theta))
-        variance = theta * (1 - theta) * spread / (n_positive * n_negative)
+        variance = variance_by_size(theta, n_positive, n_negative)
         return abs(theta - value) > _Z * math.sqrt(variance)
 
     return _edge(contradicted, 0.0, value), _edge(contradicted, 1.0, value)
+
+
+def variance_by_size(theta, n_positive: int, n_negative: int):
+    """The variance of an AUC whose true value is ``theta``, a number or an array."""
+    size = (n_positive + n_negative) / 2 - 1
+    spread = 1 + size * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+    return theta * (1 - theta) * spread / (n_positive * n_negative)
 
 
 def _edge(contradicted, outside: float, inside: float) -> float:
@@ -111,8 +116,13 @@ def deviation_over_sites(deviation: float, n: int) -> Estimate:
     return Estimate(deviation, low, high)
 
 
-def prediction_interval(values: np.ndarray, variances: np.ndarray) -> tuple[float, float]:
+def prediction_interval(
+    values: np.ndarray, variances: np.ndarray, sizes: tuple[int, int] | None = None
+) -> tuple[float, float]:
     """Where the true AUC of a site lies that is not among these (95 %).
+
+    With ``sizes``, the subjects of both classes there, it is where their AUC lies, which differs
+    from the true one by sampling.
 
     A random-effects model: true AUCs differ between sites with an unknown deviation, and AUCs
     differ from true ones by sampling, with known ``variances``. All deviations up to
@@ -131,7 +141,8 @@ def prediction_interval(values: np.ndarray, variances: np.ndarray) -> tuple[floa
     misfit = (weight * (values - mean[:, None]) ** 2).sum(1)
     likelihood = 0.5 * (np.log(weight).sum(1) - np.log(total) - misfit)
     share = np.exp(likelihood - likelihood.max())
-    deviation = np.sqrt(between[:, 0] + 1 / total)
+    sampling = variance_by_size(np.clip(mean, 0.01, 0.99), *sizes) if sizes else 0.0
+    deviation = np.sqrt(between[:, 0] + 1 / total + sampling)
     places = np.linspace(0, 1, 2001)
     below = (share @ ndtr((places - mean[:, None]) / deviation[:, None])) / share.sum()
     low, high = (float(np.interp(one, below, places)) for one in _TAILS)

@@ -19,6 +19,7 @@ NUMBERS = {
         "test_auc",
     ),
     "scan-length": ("fraction", "test_auc"),
+    "held-out": ("label", "margin", "agreement", "deviation"),
     "retention": ("draw", "kept", "factors", "test_auc"),
     "profiles": ("roi", "score"),
     "contrasts": ("factor", "contrast", "reestimated", "bound", "condition"),

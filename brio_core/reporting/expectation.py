@@ -66,8 +66,9 @@ def expectation(
         },
         "calibration": _calibration(one),
         "by_site": [
-            {"site": row.fold, "subjects": int(row.n), "auc": _number(row.auc)}
-            for row in scores.itertuples()
+            {"site": row.fold, "subjects": int(row.n), "auc": _number(row.auc),
+             "variance": _number(variance)}
+            for row, variance in zip(scores.itertuples(), variances)
         ],
         "subgroups": [
             {"by": by, "name": name, "auc": _plain(group.auc), "sites": group.sites,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
 from brio_core.cohorts.stores import Rois, Series
-from brio_core.evaluation.intervals import auc_interval
+from brio_core.evaluation.intervals import auc_interval, prediction_interval
 from brio_core.evaluation.scores import Estimate
 from brio_core.evaluation.site_distance import FAR, Training, edges_of
 from brio_core.system.devices import choose_device
@@ -23,6 +23,7 @@ COLUMNS = (
 )  # fmt: skip
 # Of all re-estimates; below this a decision is called unstable.
 STABLE = 0.9
+UNSTABLE = "unstable decision"
 # A difference of repetition times that counts as none, in seconds.
 SAME_TR = 0.05
 
@@ -71,19 +72,16 @@ def predict(
         mean = mean + edges.sum(0, dtype=float)
         parts.append((part.logits, part.again, training.from_sites(edges)))
     logits, again, distances = (np.concatenate(values) for values in zip(*parts))
-    table = pd.DataFrame({"subject": subjects}, columns=list(COLUMNS))
     tr = [one.tr if one.tr is not None else tr for one, tr in zip(read, people.tr)]
-    rows = _rows(bundle, training, logits, again, distances)
-    for place, (row, values) in enumerate(zip(usable, rows)):
+    records = [
+        {"subject": subject, "label": label, "warnings": problem and f"not predicted: {problem}"}
+        for subject, label, problem in zip(subjects, people.label, problems)
+    ]
+    for row, values in zip(usable, _rows(bundle, training, logits, again, distances)):
         warnings = _warnings(read[row], fitted[row], tr[row], values, about)
-        values |= {"frames": int(series.frames[place]), "warnings": "; ".join(warnings)}
-        for name, value in values.items():
-            table.loc[row, name] = value
-    for row, problem in enumerate(problems):
-        if problem:
-            table.loc[row, "warnings"] = f"not predicted: {problem}"
-    if labels:
-        table["label"] = people.label
+        records[row] |= values
+        records[row] |= {"frames": len(fitted[row]), "warnings": "; ".join(warnings)}
+    table = pd.DataFrame(records, columns=list(COLUMNS))
     validated = None
     scored = np.isfinite(people.label[usable])
     if len(set(people.label[usable][scored])) == 2:
@@ -189,7 +187,7 @@ def _warnings(
     if row["distance_percentile"] >= FAR:
         found.append(f"far from all training sites: farther than {FAR} % of training subjects")
     if row.get("stability", 1.0) < STABLE:
-        found.append("unstable decision")
+        found.append(UNSTABLE)
     return found
 
 
@@ -201,10 +199,17 @@ def _series(subjects: list[str], scans: list[np.ndarray], about: dict) -> Series
 
 def external_validation(found: Predicted) -> str:
     """What labels say, in one or two sentences."""
-    auc, new = found.auc, found.bundle.about["expectation"]["new_site"]
+    label = found.table.loc[found.table["probability"].notna(), "label"]
+    sizes = tuple(int((label == side).sum()) for side in (1, 0))
+    others = found.bundle.about["expectation"]["by_site"]
+    known = [(one["auc"], one["variance"]) for one in others if one["variance"] is not None]
+    low, high = prediction_interval(*np.array(known).reshape(-1, 2).T, sizes)
+    auc = found.auc
     text = f"AUC {100 * auc.value:.1f} % [{100 * auc.low:.1f}, {100 * auc.high:.1f}]."
-    if new["low"] is None:
+    if np.isnan(low):
         return text
-    inside = new["low"] <= auc.value <= new["high"]
-    ends = f"[{100 * new['low']:.1f}, {100 * new['high']:.1f}]"
-    return f"{text} Expected at a new site: {ends}, so it lies {'in' if inside else 'out'}side."
+    where = "inside" if low <= auc.value <= high else "outside"
+    return (
+        f"{text} For so many subjects of a new site, [{100 * low:.1f}, {100 * high:.1f}] was to be "
+        f"expected; it lies {where}."
+    )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 
 from brio_core.evaluation.intervals import (
     auc_interval,
@@ -187,6 +188,22 @@ def test_a_new_site_is_less_certain_than_the_mean():
     assert prediction_interval(np.ones(5), np.zeros(5))[1] <= 1
     tiny = prediction_interval(np.r_[values, 1.0], np.r_[variances, math.inf])
     assert tiny == prediction_interval(values, variances), "a site of one subject of a class"
+    many = prediction_interval(values, variances, (10**7, 10**7))
+    assert many == pytest.approx((low, high), abs=1e-4), "of many subjects the AUC is the true one"
+
+
+def test_the_auc_of_few_subjects_of_a_new_site_is_where_it_was_to_be_expected():
+    """Sites like the others, of 15 subjects of each class, whose scores are drawn one by one."""
+    generator, inside = np.random.default_rng(3), 0
+    for _ in range(200):
+        true = np.clip(0.75 + 0.06 * generator.normal(size=16), 0.55, 0.95)
+        distance = math.sqrt(2) * ndtri(true)
+        label = np.repeat([1, 0], 15)
+        scores = generator.normal(size=(16, 30)) + np.outer(distance, label)
+        values, variances = np.transpose([delong(label, own) for own in scores])
+        low, high = prediction_interval(values[1:], variances[1:], (15, 15))
+        inside += low <= values[0] <= high
+    assert 0.92 <= inside / 200 <= 0.99
 
 
 def test_intervals_cover_the_truth():

@@ -172,7 +172,7 @@ def test_only_full_brio_has_qualified_factors(brio):
     data, _, _ = brio
     tables = diagnose_fold(data, SETTINGS)
     assert set(tables) == {
-        "folds", "scan-length", "retention", "profiles", "contrasts", "penalties",
+        "folds", "scan-length", "held-out", "retention", "profiles", "contrasts", "penalties",
     }  # fmt: skip
     assert len(tables["retention"]) == 4 * (3 + SETTINGS["retention_draws"])
     assert len(tables["scan-length"]) == 3
@@ -182,4 +182,4 @@ def test_only_full_brio_has_qualified_factors(brio):
 
     problem, modules = trained_brio(without="RS")
     other = TrainedFold(modules[0], problem, problem.data.folds[0], data.reestimates)
-    assert set(diagnose_fold(other, SETTINGS)) == {"folds", "scan-length"}
+    assert set(diagnose_fold(other, SETTINGS)) == {"folds", "scan-length", "held-out"}

@@ -46,13 +46,20 @@ def test_variation_of_held_out_subjects_equals_a_slow_reading(protocol):
         rows = rows[data.label[rows] == 1]
     trained = TrainedFold(
         problem.module(fold).eval(), problem, replace(fold, test=rows),
-        Reestimates(data.scans(0), 4),
+        Reestimates(data.scans(0), 4), threshold=float(np.median(data.label) / 50),
     )  # fmt: skip
-    found = trained.held_out_variation()
+    (logits,) = trained.responses("logits", rows=trained.fold.test)
+    found, people = trained.held_out_variation(logits), trained.held_out_subjects(logits)
+    logits = trained.responses("logits", rows=rows)[0].numpy()
+    for row, one, own in zip(rows, people, logits, strict=True):
+        assert (one["subject"], one["label"]) == (cohort.subjects[row], data.label[row])
+        assert one["margin"] == pytest.approx(own[0] - trained.threshold)
+        same = [(again > trained.threshold) == (own[0] > trained.threshold) for again in own[1:]]
+        assert one["agreement"] == sum(same) / 4
+        assert one["deviation"] == pytest.approx(np.sqrt(np.mean((own[1:] - own[1:].mean()) ** 2)))
     if protocol == "one class":
         assert found is None
         return
-    logits = trained.responses("logits", rows=rows)[0].numpy()
     ratios = []
     for site in np.unique(cohort.site[fold.test if protocol == "one site" else rows[:-1]]):
         own = cohort.site[rows] == site

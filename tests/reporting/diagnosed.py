@@ -46,6 +46,12 @@ def write_diagnostics(
                 validation_auc=auc,
                 test_auc=auc - 0.05,
             )
+            for person in range(20):
+                margin, label = generator.normal(0.4 * (2 * (person % 2) - 1)), person % 2
+                share = min(1.0, 0.5 + 0.125 * round(4 * min(1, abs(margin))))
+                words = {"subject": f"s{person}", "label": label, "margin": margin}
+                spread = generator.uniform(0.2, 0.6)
+                add("held-out", variant, site, **words, agreement=share, deviation=spread)
             for fraction in (0.75, 0.5):
                 for position in ("beginning", "middle", "end"):
                     loss = generator.normal(0.02 / fraction, 0.02)

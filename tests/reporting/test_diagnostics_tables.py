@@ -197,3 +197,24 @@ def test_a_method_that_needs_long_scans_has_gaps(tmp_path):
         (one / "scan-length.csv").unlink()
     rows, _ = make("scan_length", folders, tmp_path / "table")
     assert {row["fraction"] for row in rows} == {"1.0"}, "no method could read shorter scans"
+
+
+def test_abstention_equals_a_recomputation_and_says_whether_stability_adds_anything(
+    folders, tmp_path
+):
+    rows, table = make("abstention", folders, tmp_path / "table")
+    people = read(*(one / "held-out.csv" for one in folders))
+    keys = {"stability": lambda one: (-float(one["agreement"]), float(one["deviation"])),
+            "probability": lambda one: -abs(float(one["margin"]))}  # fmt: skip
+    for row in rows:
+        hits = []
+        for site in sorted({one["fold"] for one in people}):
+            own = [r for r in people if (r["variant"], r["fold"]) == (row["variant"], site)]
+            own.sort(key=keys[row["by"]])
+            kept = own[: round(float(row["share"]) * len(own))]
+            hits.append(np.mean([(float(r["margin"]) > 0) == (r["label"] == "1") for r in kept]))
+        assert float(row["accuracy_mean"]) == pytest.approx(np.mean(hits))
+    assert len(rows) == 2 * 6 * len(DIAGNOSED)
+    (note,) = [text for text in table["notes"] if "by stability compared" in text]
+    better = sum(row["verdict"] == "better" for row in rows)
+    assert ("No method shows" in note) == (better == 0)

@@ -87,6 +87,7 @@ def inputs(root, name):
             "sites": sorted(root.glob("curve/*-sites.csv")),
             "runs": sorted(root.glob("curve/runs/*/*/*/seed-0")),
         },
+        "abstention": diagnostics,
         "block_length": {"block_lengths": sorted(root.glob("blocklength/demo/*.json"))},
     }[name]
 

@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from synthetic import METHODS, make_cohort, settings_of, train_all
 
+from brio_core.cohorts.splits import all_sites
 from brio_core.cohorts.stores import read_fc, read_series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.evaluation.scores import auc
@@ -16,9 +18,13 @@ from brio_core.methods import registry
 from brio_core.reporting.card import card, write_card
 from brio_core.reporting.expectation import expectation
 from brio_core.reporting.results import read_run
-from brio_core.training.bundle import Bundle, read_bundle, write_bundle
+from brio_core.system.errors import BrioError
+from brio_core.training.bundle import Bundle, read_bundle, refuse_bundle, write_bundle
+from brio_core.training.data import TrainingData, read_folds
 from brio_core.training.final import chosen_by_folds
 from brio_core.training.prediction import answers
+from brio_core.training.problem import Problem, Trial
+from brio_core.training.results import predict_rows
 
 
 def test_probabilities_are_those_of_series_that_were_read_and_of_no_others(bundles):
@@ -170,3 +176,30 @@ def test_states_survive_the_file(tmp_path):
     assert found.about == {"n": [1, None]} and found.arrays["m"].shape == (2, 2)
     for name, value in state.items():
         assert found.state[name].dtype == value.dtype and torch.equal(found.state[name], value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.stem for path in METHODS.glob("*.yaml")))
+def test_every_method_predicts_from_its_bundle_as_from_its_cohort_or_is_refused(name, tmp_path):
+    cohort, table = make_cohort(n_sites=5, per_class=3)
+    split = all_sites(table, cohort.name)
+    lengths = [{"name": split["folds"][0]["name"], "estimate": 4.0}]
+    folds = read_folds(cohort, split, {"split_checksum": split["checksum"], "folds": lengths})
+    trial = Trial(registry.find(name), settings_of(name), name, 0)
+    trial = trial if trial.trains_on_sources else replace(trial, stop=3)
+    problem = Problem(TrainingData(cohort, split, folds, torch.device("cpu")), trial)
+    if name in ("fc-hgnn", "linear-combat"):
+        with pytest.raises(BrioError, match=f"{name} answers by asking"):
+            refuse_bundle(trial.method(trial.hyperparameters, 10, 5))
+        return
+    (result,) = train_all(problem, tmp_path)
+    assert trial.stop is None or result.selected_epoch == trial.stop
+    about = {"method": name, "hyperparameters": dict(vars(trial.hyperparameters)), "n_sites": 5}
+    about |= {"rois": {"names": list(cohort.series.rois.names)}}
+    write_bundle(tmp_path / "x.brio", Bundle(about, result.state, {}))
+    module = read_bundle(tmp_path / "x.brio").module
+    parts = list(answers(module, cohort.series, 2, 4.0, cohort.covariates))
+    trained = problem.restored(folds[0], result.state, {})
+    expected = predict_rows(trained, problem.inputs, np.arange(len(table)))
+    np.testing.assert_allclose(np.concatenate([p.logits for p in parts]), expected, atol=1e-5)
+    assert all(np.isfinite(part.again).all() for part in parts)

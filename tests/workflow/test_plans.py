@@ -12,11 +12,11 @@ from workflow.planning.hours import Size, cohort_size, estimate, read_times, rep
 from workflow.planning.loading import load
 
 DEMO_JOBS = {
-    "all": {"train": 15, "diagnose": 6, "table": 27, "figure": 13, "index": 1},
-    "tables": {"train": 15, "table": 27, "figure": 0, "index": 0, "diagnose": 6},
-    "figures": {"train": 14, "table": 0, "figure": 13, "diagnose": 6},
+    "all": {"train": 15, "diagnose": 6, "table": 28, "figure": 14, "index": 1},
+    "tables": {"train": 15, "table": 28, "figure": 0, "index": 0, "diagnose": 6},
+    "figures": {"train": 14, "table": 0, "figure": 14, "diagnose": 6},
     "data": {"train": 0, "table": 4, "figure": 3, "site_profile": 1, "diagnose": 0},
-    "diagnostics": {"train": 6, "table": 4, "figure": 4, "diagnose": 6},
+    "diagnostics": {"train": 6, "table": 5, "figure": 5, "diagnose": 6},
     "ablations": {"train": 5, "table": 2, "figure": 1, "diagnose": 0},
     "permuted": {"train": 15, "split": 5, "summarise": 5, "table": 1},
 }
@@ -37,6 +37,18 @@ def test_targets_of_the_demo(project, target):
     jobs = [job[0] for job in project.plan(target)]
     for rule, number in DEMO_JOBS[target].items():
         assert jobs.count(rule) == number, rule
+
+
+def test_a_model_needs_runs_that_tell_what_to_expect_of_it(project):
+    jobs = [job[0] for job in project.plan("model", "--config", "method=linear-logarithm")]
+    assert (jobs.count("train"), jobs.count("model_bundle"), jobs.count("table")) == (1, 1, 0)
+    for words, sentence in (
+        ((), "which model is not said; write --config method=linear-logarithm"),
+        (("--config", "method=fc-hgnn"), "by asking the scans of its training subjects"),
+        (("--config", "method=linear-logaritm"), "did you mean 'linear-logarithm'?"),
+    ):
+        done = project.snakemake("-n", "model", *words)
+        assert done.returncode == 1 and sentence in done.stdout
 
 
 def test_a_plan_leaves_nothing_behind(project):

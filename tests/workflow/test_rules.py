@@ -55,7 +55,7 @@ def workflow_rules():
 
 def test_every_rule_is_complete(workflow_rules):
     working = [rule for rule in workflow_rules if rule.shellcmd]
-    assert len(working) == 20
+    assert len(working) == 21
     for rule in working:
         assert rule.log, rule.name
         assert rule.benchmark, rule.name

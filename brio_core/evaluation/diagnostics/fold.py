@@ -45,6 +45,8 @@ class TrainedFold:
     reestimates: Reestimates
     shared: SharedFeatures | None = None
     """For a method whose features are the same in all folds."""
+    threshold: float = 0.0
+    """The logit above which class 1 is said."""
 
     @property
     def data(self) -> TrainingData:
@@ -80,17 +82,33 @@ class TrainedFold:
             for first, others in zip(full, again)
         )
 
-    def held_out_variation(self) -> float | None:
-        """Predictive variation of test subjects, of sites that have both classes."""
+    def held_out_variation(self, logits: Tensor) -> float | None:
+        """Predictive variation of test subjects, of sites that have both classes.
+
+        ``logits`` (N, K + 1) are those of full scans and re-estimates.
+        """
         site, label = (one[self.fold.test] for one in (self.data.cohort.site, self.data.label))
         both = [one for one in np.unique(site) if len(np.unique(label[site == one])) == 2]
         chosen = np.isin(site, both)
         if not chosen.any():
             return None
-        (logits,) = self.responses("logits", rows=self.fold.test[chosen])
         numbers = np.unique(site[chosen], return_inverse=True)[1]
         words = (torch.as_tensor(one, device=logits.device) for one in (numbers, label[chosen]))
-        return float(predictive_variation(logits, *words))
+        kept = torch.as_tensor(chosen, device=logits.device)
+        return float(predictive_variation(logits[kept], *words))
+
+    def held_out_subjects(self, logits: Tensor) -> Records:
+        """How often the decision about a test subject holds, and how far its logit moves."""
+        full, again = logits[:, 0].cpu().numpy(), logits[:, 1:].cpu().numpy()
+        said = full > self.threshold
+        agreement = ((again > self.threshold) == said[:, None]).mean(1)
+        columns = (self.data.label[self.fold.test], full, agreement, again.std(1))
+        return [
+            {"subject": self.data.cohort.subjects[row], "label": int(label),
+             "margin": float(logit - self.threshold), "agreement": float(share),
+             "deviation": float(deviation)}
+            for row, label, logit, share, deviation in zip(self.fold.test, *columns)
+        ]  # fmt: skip
 
     def _inputs(self, rows: Tensor) -> dict[str, Tensor]:
         return gather(self.problem.inputs, rows)
@@ -193,6 +211,7 @@ def diagnose_fold(trained: TrainedFold, options: dict) -> dict[str, Records]:
     site, label = trained.train
     representation = trained.full_scans(trained.fold.train, "represent")[0]
     answers = trained.responses("logits", *(["contributions"] if qualified else []))
+    (held_out,) = trained.responses("logits", rows=trained.fold.test)
     tables: dict[str, Records] = {
         "folds": [
             {
@@ -200,9 +219,10 @@ def diagnose_fold(trained: TrainedFold, options: dict) -> dict[str, Records]:
                     site_discrepancy(representation, site, label, options["epsilon"])
                 ),
                 "predictive_variation": float(predictive_variation(answers[0], site, label)),
-                "held_out_variation": trained.held_out_variation(),
+                "held_out_variation": trained.held_out_variation(held_out),
             }
         ],
+        "held-out": trained.held_out_subjects(held_out),
         "scan-length": [
             {
                 "fraction": float(fraction),

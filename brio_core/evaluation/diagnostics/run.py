@@ -44,7 +44,8 @@ def diagnose_run(
     models = read_models(run_dir / "models.pt")
     trial = Trial(models.method, models.hyperparameters, meta["variant"], meta["seed"])
     tested = stored_auc(run_dir / "predictions.csv")
-    tables = _tables(Problem(data, trial), models, options)
+    thresholds = [fold.get("threshold", 0.0) for fold in meta["folds"]]
+    tables = _tables(Problem(data, trial), models, options, thresholds)
     for record, fold in zip(tables["folds"], meta["folds"], strict=True):
         record |= {"validation_auc": fold["validation_auc"], "test_auc": tested[fold["name"]]}
     for name, records in tables.items():
@@ -65,21 +66,25 @@ def diagnose_run(
     )
 
 
-def _tables(problem: Problem, models: Models, options: dict) -> dict[str, Records]:
+def _tables(
+    problem: Problem, models: Models, options: dict, thresholds: list[float]
+) -> dict[str, Records]:
     """Records of all folds, by table."""
     data, trial = problem.data, problem.trial
     # Every method and seed is asked about the same re-estimates.
     reestimates = Reestimates(data.scans(seed=0), options["reestimates"])
     shared: dict[str, SharedFeatures] = {}
     tables: dict[str, Records] = {}
-    for fold, state, chosen in zip(data.folds, models.states, models.chosen):
+    stored = zip(data.folds, models.states, models.chosen, thresholds, strict=True)
+    for fold, state, chosen, threshold in stored:
         module = problem.restored(fold, state, chosen)
         kept = None
         if problem.with_hyperparameters(chosen).trial.shares_features:
             # By folds that have chosen the same hyperparameters.
             key = repr(sorted(chosen.items()))
             kept = shared.setdefault(key, SharedFeatures(data.memory_budget))
-        found = diagnose_fold(TrainedFold(module, problem, fold, reestimates, kept), options)
+        trained = TrainedFold(module, problem, fold, reestimates, kept, threshold)
+        found = diagnose_fold(trained, options)
         where = {"variant": trial.variant, "seed": trial.seed, "fold": fold.name}
         for name, records in found.items():
             tables.setdefault(name, []).extend(where | record for record in records)

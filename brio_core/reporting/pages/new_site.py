@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from brio_core.reporting.pages.plain import Block, Drawing, Heading, Notice, as_html
-from brio_core.reporting.predicted import STABLE, Predicted, external_validation
+from brio_core.reporting.predicted import STABLE, UNSTABLE, Predicted, external_validation
 from brio_core.reporting.results import class_names
 from brio_core.reporting.table import NONE, Cell, Row, Table, number, plural
 
@@ -120,9 +120,9 @@ def _sites(found: Predicted, done: pd.DataFrame) -> Drawing:
 
 
 def _warnings(table: pd.DataFrame) -> list[Block]:
-    warned = table[table["warnings"] != ""]
+    warned = table[~table["warnings"].isin(["", UNSTABLE])]
     if warned.empty:
-        return ["There are none."]
+        return ["There are none beside those of unstable decisions."]
     rows = [
         Row((Cell(str(one.subject)), Cell(number(one.probability, ".2f")), Cell(one.warnings)))
         for one in warned.head(MOST_ROWS).itertuples()
