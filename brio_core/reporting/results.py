@@ -48,6 +48,8 @@ PLACE = ["cohort", "protocol", "variant"]
 META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
+# In labels of methods whose own code we could not read.
+REIMPLEMENTED = "(reimplemented)"
 """The device of predictions that were not made here."""
 RUN_KEYS = ("cohort", "protocol", "variant", "seed", "ring")
 
