@@ -9,6 +9,9 @@ TORCH_INDEX ?=
 TORCH := torch|triton|cuda-[a-z]*|nvidia-[a-z0-9-]*
 UV := uv==0.13.8
 DEVICE ?= cpu
+# Of `make soak`: each part has its own random moments, and all count together.
+PARTS ?= 0 1 2 3 4 5
+PROCESSES ?= 2
 BENCHMARKS := operations training overhead extraction
 READY := .venv/.ready
 # Rules call `python`, so the environment comes first in PATH; what the user's PYTHONPATH names
@@ -37,9 +40,13 @@ test: $(READY) ## run the tests that take less than a minute each
 test-long: $(READY) ## run the whole demo, kill programs, fill disks, feed thousands of broken inputs
 	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m "slow or faults or fuzz"
 
-soak: $(READY) ## for hours: over 300 kills, 15,000 made-up inputs, 1,000 short runs with faults
-	@$(IN_VENV) BRIO_TIMES=6 python -m pytest -n 2 --dist loadfile -m "faults or fuzz" \
-	    -k "kills or fuzz or short_runs"
+soak: $(READY) ## kills, random inputs and short runs with faults, for hours (PARTS="0 1", PROCESSES=16)
+	@mkdir -p .soak
+	@$(IN_VENV); export OMP_NUM_THREADS=1; for part in $(PARTS); do \
+	    BRIO_SOAK=$$part python -m pytest -n $(PROCESSES) --dist worksteal tests/faults/test_soak.py \
+	        tests/faults/test_kills.py tests/fuzz --junitxml=.soak/$$part.xml.new || exit 1; \
+	    mv .soak/$$part.xml.new .soak/$$part.xml; done; \
+	    PYTHONPATH="$(CURDIR)" python benchmarks/soak.py .soak/*.xml
 
 test-browser: $(READY) ## open the overview page in headless Chromium, which must be installed
 	@$(IN_VENV) python -m pytest -m browser

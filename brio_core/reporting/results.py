@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.cohorts import MATCHED
+from brio_core.cohorts import MATCHED, ONE_FOLD
 from brio_core.evaluation.scores import COLUMNS
 from brio_core.system.errors import BrioError
 from brio_core.system.files import digest, read_json
@@ -48,6 +48,8 @@ PLACE = ["cohort", "protocol", "variant"]
 META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
+# In labels of methods whose own code we could not read.
+REIMPLEMENTED = "(reimplemented)"
 """The device of predictions that were not made here."""
 RUN_KEYS = ("cohort", "protocol", "variant", "seed", "ring")
 
@@ -241,8 +243,8 @@ def cohort_title(datasets: dict, cohort: str) -> str:
 
 def protocol_title(protocol: str) -> str:
     """What a protocol is called in a heading."""
-    matched = {MATCHED: "unseen sites, motion-matched"}
-    return (PROTOCOLS | matched).get(protocol, protocol)
+    others = {MATCHED: "unseen sites, motion-matched", ONE_FOLD: "one unseen site, trained alone"}
+    return (PROTOCOLS | others).get(protocol, protocol)
 
 
 def place_title(datasets: dict, cohort: str, protocol: str) -> str:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 from stages import EPOCHS, Stage, stages_of
-from tiny import ROOT, Lab, make_lab
+from tiny import ROOT, Lab, cpu_seconds, make_lab
+
+
+@pytest.fixture(autouse=True)
+def _cost(record_property):
+    before = cpu_seconds()
+    yield
+    record_property("cpu_seconds", cpu_seconds() - before)
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,15 @@
 
 import os
 import random
+import shutil
 import signal
-import time
 
 import pytest
-from tiny import TIMES
+from tiny import ROOT, SOAK, Lab
 
 pytestmark = pytest.mark.faults
-RUNS = 8 if TIMES == 1 else 170 * TIMES
+RUNS = 170 if SOAK else 8
+KEPT = ROOT / ".soak" / "lab"
 STAGES = ("candidates", "extract", "connect", "split", "summarise", "table", "figure")
 
 
@@ -52,11 +53,22 @@ def nothing(stage, lab, generator):
 FAULTS = (kill, kill, stop, delete, leave_something, fill_up, nothing)
 
 
-def test_short_runs_with_faults(lab, finished, stages):
-    generator, begun = random.Random(0), time.monotonic()
+@pytest.fixture
+def lab(lab) -> Lab:
+    """A part of a soak goes on where the last one has ended."""
+    if SOAK and KEPT.exists():
+        shutil.rmtree(lab.folder)
+        shutil.copytree(KEPT, lab.folder, symlinks=True)
+    return lab
+
+
+def test_short_runs_with_faults(lab, finished, stages, record_property):
+    generator = random.Random(SOAK or 0)
+    # Summaries hold seconds of training, so a folder is compared with itself.
+    before = {name: stages[name].contents(lab) for name in STAGES}
     for number in range(RUNS):
         stage, fault = stages[generator.choice(STAGES)], generator.choice(FAULTS)
-        expected, place = stage.contents(finished), f"run {number}, {stage.name}, {fault.__name__}"
+        expected, place = before[stage.name], f"run {number}, {stage.name}, {fault.__name__}"
         if generator.random() < 0.5:
             stage.remove_outputs(lab)
         fault(stage, lab, generator)
@@ -69,4 +81,7 @@ def test_short_runs_with_faults(lab, finished, stages):
     done = lab.snakemake("tiny", "--cores", "2")
     assert done.returncode == 0, done.stdout
     assert lab.checksums() == finished.checksums() and lab.leftovers() == []
-    print(f"\n{RUNS} short runs, 0 differences, {time.monotonic() - begun:.0f} s")
+    record_property("runs", RUNS)
+    if SOAK:
+        shutil.rmtree(KEPT, ignore_errors=True)
+        shutil.copytree(lab.folder, KEPT, symlinks=True)

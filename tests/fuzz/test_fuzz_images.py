@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_fuzz import cases, damaged
+from making import cases, damaged
 
 from brio_core.cohorts.atlases.atlas import read_atlas
 from brio_core.cohorts.readers.images import Extractor

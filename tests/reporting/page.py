@@ -4,11 +4,13 @@ import re
 from collections import defaultdict
 from html import unescape
 from html.parser import HTMLParser
+from itertools import combinations
 
 UNSEEN, SEEN = "unseen sites", "sites seen in training"
 # Columns that print one and the same measure; they differ in names only.
 COLUMNS = {
-    "AUC": "AUC", "Test AUC": "AUC", "AUC, one seed": "AUC", "Whole scan": "AUC",
+    "AUC": "AUC", "Test AUC": "AUC", "AUC, one seed": "AUC",
+    "AUC, diagnosed seeds": "AUC, diagnosed seeds", "Whole scan": "AUC, diagnosed seeds",
     "ACC": "ACC", "ACC, one seed": "ACC", "Pooled AUC": "pooled AUC",
 }  # fmt: skip
 # The table of block lengths names scales; the estimated length is BRIO as it is.
@@ -57,9 +59,30 @@ class Page(HTMLParser):
             self.tables[-1]["notes"].append(text)
 
 
+class Document:
+    """The same of a page in Markdown, which has no headline."""
+
+    def __init__(self, text: str) -> None:
+        self.tables, self.short = [], []
+        self.figures = re.findall(r"^!\[([^\]]*)\]", text, re.M)
+        for block in text.split("\n\n"):
+            lines = block.strip().splitlines()
+            if lines and all(line.startswith("|") for line in lines):
+                rows = [self._cells(line) for line in lines]
+                self.tables.append({"heads": rows[:1], "rows": rows[2:], "notes": []})
+            elif self.tables:
+                self.tables[-1]["notes"].append(" ".join(lines))
+
+    @staticmethod
+    def _cells(line: str) -> list[str]:
+        cells = [unescape(cell.strip().replace("*", "")) for cell in line.split("|")[1:-1]]
+        return cells if any(cells[1:]) else cells[:1] * len(cells)
+
+
 def printed_numbers(text: str) -> dict[tuple[str, str, str, str], dict[str, list[str]]]:
     """By (cohort, protocol, variant, measure) all numbers, and where each stands."""
-    page, found = Page(text), defaultdict(lambda: defaultdict(list))
+    page = Page(text) if "<html" in text else Document(text)
+    found = defaultdict(lambda: defaultdict(list))
 
     def note(cohort, protocol, label, measure, number, where):
         found[cohort, protocol, LABELS.get(label, label), measure][number].append(where)
@@ -98,7 +121,8 @@ def _read_table(table, note):
     # Where cohorts are columns their protocol stands in the notes.
     notes = " ".join(table["notes"])
     protocols = [one for one in (UNSEEN, SEEN) if f", {one}: " in notes]
-    place = None
+    named = {_place(one) for one in re.findall(rf"([^.:;]+, (?:{UNSEEN}|{SEEN})): ", notes)}
+    place = named.pop() if len(named) == 1 else None
     for row in table["rows"]:
         if len(set(row)) == 1:
             place = _place(row[0]) or place
@@ -108,7 +132,9 @@ def _read_table(table, note):
             number = NUMBER.match(cell)
             # What is chosen of a table's rows is another thing in every table.
             if head in COLUMNS and own and number and ", of these " not in row[0]:
-                note(*own, row[0], COLUMNS[head], number[0], f"table with {', '.join(heads)}")
+                where = f"table with {', '.join(heads)}"
+                where += f"; seeds: {row[heads.index('Seeds')]}" if "Seeds" in heads else ""
+                note(*own, row[0], COLUMNS[head], number[0], where)
 
 
 def _read_headline(sentence, note):
@@ -123,10 +149,31 @@ def _read_headline(sentence, note):
         note(cohort[1], SEEN, label, "AUC", number, "headline")
 
 
-def contradictions(text: str) -> list[str]:
-    """One sentence for every number that the page prints in two ways."""
+def contradictions(text: str, shares: bool = False) -> list[str]:
+    """One sentence for every number that the page prints in two ways.
+
+    Rows that name different numbers of seeds are different things. With ``shares`` figures may
+    print 0.68 where tables print 68.1, as they did in version 0.1.
+    """
     return [
         f"{', '.join(key)}: {numbers}"
         for key, numbers in printed_numbers(text).items()
-        if len(numbers) > 1
+        if any(
+            _comparable(numbers[one], numbers[other]) and not (shares and _same(one, other))
+            for one, other in combinations(numbers, 2)
+        )
     ]
+
+
+def _comparable(one: list[str], other: list[str]) -> bool:
+    first, second = (
+        {place.partition("; seeds: ")[2] for place in places} for places in (one, other)
+    )
+    return bool(first & second) or "" in first | second
+
+
+def _same(one: str, other: str) -> bool:
+    share, percent = sorted((one, other), key=float)
+    if not share.startswith("0."):
+        return False
+    return abs(float(percent) - 100 * float(share)) < 0.5 * 10 ** (4 - len(share)) + 0.051

@@ -1,7 +1,9 @@
 """A page prints one number for each cohort, protocol, variant and measure."""
 
 import json
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from brio_core.reporting.pages.overview import render
@@ -17,6 +19,9 @@ from tests.reporting.standins import (
 from tests.reporting.test_figures import draw
 
 pytest.importorskip("jinja2")
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+MEASURES = {"auc_mean": "AUC", "auc_single": "AUC", "acc_mean": "ACC", "acc_single": "ACC",
+            "pooled_auc": "pooled AUC"}  # fmt: skip
 PARTS = {
     "brio": ("BRIO", "none"),
     "brio-wo-rs": ("BRIO w/o RS", "RS"),
@@ -99,3 +104,52 @@ def test_a_second_number_is_found_wherever_it_stands(page, place):
     changed = page[:spot] + "12.3" + page[spot + len(number) :]
     (sentence,) = contradictions(changed)
     assert ", ".join(key) in sentence and "12.3" in sentence
+
+
+# --- stored pages -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RESULTS.glob("*.md")))
+def test_a_stored_page_prints_one_number_for_one_thing(name):
+    text = (RESULTS / name).read_text(encoding="utf-8")
+    assert contradictions(text, shares=True) == []
+    assert printed_numbers(text) or "presets" in name, "nothing was read"
+
+
+def test_a_page_in_markdown_is_read_too():
+    text = """
+| Method | AUC | ACC |
+| --- | ---: | ---: |
+| *Ours* |  |  |
+| BRIO | **68.5** ± 5.8 | 59.7 ± 4.3 |
+
+ABIDE, unseen sites: 1,033 subjects.
+
+![Means: BRIO, ABIDE, unseen sites: 0.69.](figure.png)
+
+| Method | Seeds | Test AUC |
+| --- | ---: | ---: |
+| *ABIDE, unseen sites* |  |  |
+| BRIO | 5 | 68.5 |
+"""
+    assert set(printed_numbers(text)["ABIDE", "unseen sites", "BRIO", "AUC"]) == {"68.5", "0.69"}
+    assert contradictions(text, shares=True) == [] != contradictions(text)
+    (sentence,) = contradictions(text.replace("| 5 | 68.5", "| 5 | 67.5"), shares=True)
+    assert sentence.startswith("ABIDE, unseen sites, BRIO, AUC")
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in RESULTS.iterdir() if path.is_dir()))
+def test_stored_tables_hold_one_number_for_one_thing(folder):
+    found: dict[tuple, dict] = {}
+    for path in sorted((RESULTS / folder).glob("*.csv")):
+        table = pd.read_csv(path)
+        if "variant" not in table:
+            continue
+        for column in set(MEASURES) & set(table):
+            for row in table[table[column].notna()].to_dict("records"):
+                # Some tables have shorter scans too, and not all name their seeds.
+                key = (row["cohort"], row["protocol"], row["variant"], MEASURES[column])
+                key += (row.get("fraction", 1), row.get("seeds"))
+                found.setdefault(key, {})[path.name] = row[column]
+    for key, values in found.items():
+        assert max(values.values()) - min(values.values()) < 1e-6, (key, values)

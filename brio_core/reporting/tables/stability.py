@@ -25,7 +25,10 @@ MEASURES = {
     "variation": "predictive_variation",
     "held_out": "held_out_variation",
 }
-COLUMNS = ("Method", "Site discrepancy", "Predictive variation", "On held-out subjects", "AUC")
+COLUMNS = (
+    "Method", "Site discrepancy", "Predictive variation", "On held-out subjects",
+    "AUC, diagnosed seeds",
+)  # fmt: skip
 # What the paper compares; CORE is reimplemented here.
 PAPER = ("coral", "irm", "gsat", "brainood", "core", "brio-wo-qg-lambda0", "brio")
 # Of which methods: all without their variants, and the paper's.
@@ -43,7 +46,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         "of representations before the classifier. Predictive variation: change of the logit when "
         "connectivity is estimated again from other frames of the same scan, relative to its "
         "spread between subjects, in training subjects (as in the paper) and in held-out ones. AUC "
-        "in %, of the seeds that are diagnosed.",
+        "in %.",
         "Rank correlation: Spearman's, over methods, with the 95 % interval of a bootstrap of "
         "methods. The paper relates variation to discrepancy, and neither to AUC. A better fit of "
         "training subjects may lower their variation. It says nothing about causes.",
