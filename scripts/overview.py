@@ -21,6 +21,9 @@ def main() -> None:
     parser.add_argument(
         "--command", default="snakemake --cores all", help="how the page says to repeat the run"
     )
+    parser.add_argument(
+        "--methods-text", default="", metavar="MD", help="methods of a paper about this run"
+    )
     parser.add_argument("--out", required=True, help="HTML")
     arguments = parser.parse_args()
 

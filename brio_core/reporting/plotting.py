@@ -1,8 +1,10 @@
 """The look of all figures, and how they are saved: the same data give the same bytes."""
 
 import io
-from collections.abc import Iterable, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -12,6 +14,7 @@ from matplotlib.colors import to_rgb
 from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import GROUPS, METHODS
+from brio_core.reporting.vectors import SVG, simplified
 from brio_core.system.files import atomic
 
 matplotlib.use("Agg")
@@ -69,6 +72,9 @@ matplotlib.rcParams.update(
         "figure.constrained_layout.use": True,
         "savefig.dpi": 220,
         "pdf.fonttype": 42,
+        # Text stays text, and names within a file are the same every time.
+        "svg.fonttype": "none",
+        "svg.hashsalt": "brio",
     }
 )
 
@@ -76,12 +82,14 @@ matplotlib.rcParams.update(
 class Drawing(NamedTuple):
     """A figure, its alternative text, and what is added to its caption.
 
-    The figure may also be the path, without ending, of a stored PDF and PNG.
+    The figure may also be the path, without ending, of a stored PDF and PNG. ``words`` has the
+    texts of marks on the page, by the ``gid`` of what draws them.
     """
 
     figure: Figure | Path
     alt: str
     note: str = ""
+    words: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 def group_colour(group: str) -> str:
@@ -177,10 +185,10 @@ def empty_figure(width: float, height: float) -> Figure:
 
 
 def save(drawing: Drawing, given: Given, prefix: str | Path) -> None:
-    """Write ``prefix.pdf`` and ``prefix.png``.
+    """Write ``prefix.pdf``, ``prefix.svg`` for the overview page, and ``prefix.png``.
 
     The PNG carries title, caption, alternative text and its section of the overview page, so that
-    the page needs to know nothing about a figure. Neither file holds a date or a version.
+    the page needs to know nothing about a figure. No file holds a date or a version.
     """
     text = {
         "Title": given.title,
@@ -189,17 +197,37 @@ def save(drawing: Drawing, given: Given, prefix: str | Path) -> None:
         "Section": given.output.page,
     }
     nothing = {"Creator": None, "Producer": None, "CreationDate": None}
-    metadata = {"pdf": {"Title": given.title} | nothing, "png": text | {"Software": None}}
+    metadata = {
+        "pdf": {"Title": given.title} | nothing,
+        "svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
+        "png": text | {"Software": None},
+    }
     for kind, words in metadata.items():
         # By way of memory, because on a full disk the writer of PDF fails for reasons of its own.
         drawn = io.BytesIO()
         if isinstance(drawing.figure, Figure):
             drawing.figure.savefig(drawn, format=kind, metadata=words)
+            content = drawn.getvalue()
+            content = simplified(content, drawing.words) if kind == "svg" else content
         elif kind == "png":
             pixels = imread(f"{drawing.figure}.png")
             imsave(drawn, pixels, metadata=words, dpi=matplotlib.rcParams["savefig.dpi"])
+            content = drawn.getvalue()
+        elif kind == "svg":
+            content = _wrapped(Path(f"{drawing.figure}.png")).encode()
         else:
-            drawn.write(Path(f"{drawing.figure}.{kind}").read_bytes())
+            content = Path(f"{drawing.figure}.{kind}").read_bytes()
         with atomic(f"{prefix}.{kind}") as temporary:
-            temporary.write_bytes(drawn.getbuffer())
+            temporary.write_bytes(content)
     plt.close("all")
+
+
+def _wrapped(path: Path) -> str:
+    """A stored PNG as SVG."""
+    height, width = imread(path).shape[:2]
+    size = f'width="{width}" height="{height}"'
+    data = b64encode(path.read_bytes()).decode()
+    return (
+        f'<svg xmlns="{SVG}" {size} viewBox="0 0 {width} {height}">'
+        f'<image {size} href="data:image/png;base64,{data}"/></svg>'
+    )
