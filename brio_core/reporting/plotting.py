@@ -2,7 +2,7 @@
 
 import io
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,9 +11,8 @@ import matplotlib
 import pandas as pd
 from matplotlib.colors import to_rgb
 
-from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.given import Given
-from brio_core.reporting.results import GROUPS, METHODS
+from brio_core.reporting.results import GROUPS
 from brio_core.reporting.vectors import SVG, simplified
 from brio_core.system.files import atomic
 
@@ -28,18 +27,19 @@ from matplotlib.ticker import PercentFormatter
 
 PAGE, COLUMN = 7.0, 3.4
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e6e6e6"
-# Okabe and Ito's colours, which the colour-blind can tell apart.
+# Colours that the colour-blind can tell apart, each with a contrast of 3 or more to white.
 GROUP_COLOURS = dict(
-    zip(GROUPS, ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#555555"))
+    zip(GROUPS, ("#0072B2", "#7570B3", "#00875F", "#A6761D", "#D55E00", "#555555"))
 )
 OTHER_COLOUR = "#CC79A7"
 # Ablations of BRIO, from Tol's muted scheme; what is left of the qualification gives the colour.
 PART_COLOURS = {
-    "RS": "#AA4499", "TR": "#882255", "SM": "#999933", "SF": "#44AA99", "QG": "#332288",
+    "RS": "#AA4499", "TR": "#882255", "SM": "#999933", "SF": "#3A9A8A", "QG": "#332288",
 }  # fmt: skip
 CLASS_COLOURS = ("#9ecae1", "#0072B2")
-MARKERS = "osD^vPX*<>hp"
 DASHES = (0, (4, 3))
+# Where the name of a point may stand, in points to the right (None: to the left) and up.
+LABEL_PLACES = ((6, 5), (6, -11), (7, -2), (None, 5), (None, -11), (None, -2), (0, 9), (0, -14))
 
 matplotlib.rcParams.update(
     {
@@ -102,34 +102,24 @@ def variant_colour(group: str, hyperparameters: dict) -> str:
     return PART_COLOURS.get(hyperparameters.get("without", ""), group_colour(group))
 
 
-def markers(methods: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """A marker per variant from (variant, method, group): fixed within the group by the paper."""
-    taken: dict[str, set[str]] = {}
-    chosen = {}
-    for variant, method, group in methods:
-        used = taken.setdefault(group, set())
-        start = METHODS.index(method) if method in METHODS else 0
-        start = MARKERS.index("*") if method == REFERENCE else start
-        order = [MARKERS[(start + i) % len(MARKERS)] for i in range(len(MARKERS))]
-        chosen[variant] = next((m for m in order if m not in used), order[0])
-        used.add(chosen[variant])
-    return chosen
-
-
 def lighter(colour: str, share: float) -> tuple[float, ...]:
     """A colour mixed with white."""
     return tuple(1 - (1 - part) * (1 - share) for part in to_rgb(colour))
 
 
-def group_legend(figure: Figure, groups: Sequence[str]) -> None:
-    """Name the colours of the methods' groups below the figure, unless each method has its own."""
+def group_legend(figure: Figure, groups: Sequence[str], more: Sequence[Line2D] = ()) -> None:
+    """Name the colours of the methods' groups below the figure, unless each method has its own.
+
+    ``more`` are entries besides.
+    """
     names = list(dict.fromkeys(groups))
-    if 1 < len(names) < len(groups):
-        handles = [
-            Line2D([], [], marker="o", linestyle="", color=group_colour(name), label=name)
-            for name in names
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(names) > 4 else 4)
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=group_colour(name), label=name)
+        for name in (names if 1 < len(names) < len(groups) else ())
+    ]
+    if handles := [*handles, *more]:
+        width = 2 if figure.get_figwidth() <= COLUMN else 4 if len(handles) < 5 else 3
+        figure.legend(handles=handles, loc="outside lower center", ncols=width)
 
 
 def legend_below(figure: Figure, axis: Axes, **options: Any) -> None:
@@ -151,6 +141,41 @@ def beside(axis: Axes, text: str, place: tuple, offset: tuple, **style: Any) -> 
     """A small text at some points from a place in data."""
     style = {"fontsize": 6.5, "textcoords": "offset points"} | style
     axis.annotate(text, place, offset, **style)
+
+
+def label_points(
+    axis: Axes, labels: Sequence[tuple[str, tuple, str]], others: Sequence = (), size: float = 6.5
+) -> None:
+    """Name points (text, place, colour) where a name covers neither another nor a point.
+
+    Call it when the limits of the axis are known; widths of texts are estimated.
+    """
+    scale = axis.figure.dpi / 72
+    inside = axis.get_window_extent()
+    points = [axis.transData.transform(place) for _, place, _ in labels]
+    every = [*points, *(axis.transData.transform(place) for place in others)]
+    taken = [(x - 4 * scale, y - 4 * scale, x + 4 * scale, y + 4 * scale) for x, y in every]
+    for (text, place, colour), (x, y) in zip(labels, points):
+        width, height = 0.6 * size * len(text) * scale, size * scale
+        best = None
+        for dx, dy in LABEL_PLACES:
+            left = (
+                x - width - 7 * scale if dx is None else x + dx * scale - (0 if dx else width / 2)
+            )
+            bottom = y + dy * scale
+            box = (left, bottom, left + width, bottom + height)
+            hidden = sum(
+                min(box[2], b[2]) > max(box[0], b[0]) and min(box[3], b[3]) > max(box[1], b[1])
+                for b in taken
+            )
+            hidden += 2 * (box[0] < inside.x0 or box[2] > inside.x1 or bottom < inside.y0)
+            hidden += 2 * (box[3] > inside.y1)
+            if best is None or hidden < best[0]:
+                best = (hidden, box, dx, dy)
+        _, box, dx, dy = best
+        taken.append(box)
+        style = {"ha": "right" if dx is None else "left" if dx else "center", "color": colour}
+        beside(axis, text, place, (-7 if dx is None else dx, dy), fontsize=size, **style)
 
 
 def equal_axes(axis: Axes, highest: float) -> None:

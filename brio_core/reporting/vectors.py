@@ -20,8 +20,10 @@ def simplified(drawn: bytes, words: Mapping[str, Sequence[str]]) -> bytes:
     root = tree.fromstring(drawn)
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag == f"{{{SVG}}}metadata":
+            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}style"):
                 parent.remove(child)
+    # What the style said; within a page it would hold for all of it.
+    root.attrib |= {"stroke-linejoin": "round", "stroke-linecap": "butt"}
     marks = {node.get("id"): node for node in root.iter(f"{{{SVG}}}g")}
     for name, texts in words.items():
         group = marks[name]
@@ -31,13 +33,14 @@ def simplified(drawn: bytes, words: Mapping[str, Sequence[str]]) -> bytes:
             for node in group.iter()
             if node.tag in (f"{{{SVG}}}use", f"{{{SVG}}}path") and id(node) not in hidden
         ]
-        for node, text in zip(shown, texts, strict=True):
+        # A mark that lies outside the figure is not drawn; then nobody knows which ones are.
+        for node, text in zip(shown, texts if len(shown) == len(texts) else ()):
             tree.SubElement(node, f"{{{SVG}}}title").text = text
     _drop_names(root)
     for node in root.iter():
         link = node.attrib.pop(f"{{{LINK}}}href", None)
         for key, value in node.attrib.items():
-            node.set(key, _NUMBER.sub(_rounded, value))
+            node.set(key, " ".join(_NUMBER.sub(_rounded, value).split()))
         if link:
             node.set("href", link)
         if "font" in node.get("style", ""):
