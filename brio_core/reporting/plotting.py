@@ -169,7 +169,7 @@ def label_points(
                 for b in taken
             )
             # A layout that is not yet final may take a tenth of the width.
-            right = inside.x1 - 0.1 * inside.width
+            right = max(inside.x1 - 0.1 * inside.width, x)
             hidden += 2 * (box[0] < inside.x0 or box[2] > right or bottom < inside.y0)
             hidden += 2 * (box[3] > inside.y1)
             if best is None or hidden < best[0]:

@@ -115,7 +115,7 @@ def _read_table(table, note):
 
 def _read_headline(sentence, note):
     cohort, _, rest = sentence.partition(": ")
-    pattern = r"(?:^|; |methods, |models, )([^;]*?),? reaches (?:an AUC of )?([\d.]+) \["
+    pattern = r"(?:^|; )(?:the best of \d+ [a-z ]+, )?([^;]*?),? reaches (?:an AUC of )?([\d.]+) \["
     protocol, rest = (
         (SEEN, rest[len(f"On {SEEN} ") :]) if rest.startswith("On ") else (UNSEEN, rest)
     )

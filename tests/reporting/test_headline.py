@@ -37,7 +37,7 @@ def at_sites(rows, wobble=0.0, count=7):
 
 def told(rows, sites):
     (answer,) = headlines(rows, sites, {"demo": {"title": "Demo"}})
-    return answer.text
+    return f"{answer.title}: {' '.join(answer.lines.values())}"
 
 
 def test_headline_names_whoever_wins():

@@ -1,5 +1,6 @@
 """What figures share: colours that are seen, names that cover nothing, rows that stay readable."""
 
+import re
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from brio_core.reporting import plotting
 from brio_core.reporting.catalogue import catalogue
 from brio_core.reporting.given import Given
-from tests.reporting.standins import METHODS, write_run
+from tests.reporting.standins import METHODS, ROOT, write_run
 from tests.reporting.test_figures import draw
 
 
@@ -63,3 +64,19 @@ def test_methods_without_epochs_have_an_axis_of_their_own(tmp_path):
     curves, exact = figure.axes
     assert [text.get_text() for text in exact.get_yticklabels()] == ["Linear (correlation)"]
     assert curves.get_xlabel() == "Epoch" and "AUC" in exact.get_xlabel()
+
+
+def test_picture_of_abide_has_the_numbers_of_its_table():
+    """``make pages`` draws it again."""
+    from brio_core.reporting.results import read_table
+    from brio_core.reporting.table import with_interval
+
+    svg = (ROOT / "docs/images/abide.svg").read_text(encoding="utf-8")
+    texts = [text.strip() for text in re.findall(r"<text[^>]*>([^<]+)</text>", svg)]
+    ends = [f"auc_{end}" for end in ("mean", "sites_low", "sites_high")]
+    rows = read_table(ROOT / "docs/results/abide-cc200/main-loso.csv", (), ends)
+    rows = rows.dropna(subset="auc_mean").sort_values("auc_mean", ascending=False, kind="stable")
+    cells = [with_interval(*row) for row in rows[ends].to_numpy()]
+    expected = [f"{cell.text} {cell.extra}" for cell in cells]
+    assert [text for text in texts if text in expected] == expected
+    assert [text for text in texts if text in set(rows["label"])] == rows["label"].tolist()

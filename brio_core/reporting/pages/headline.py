@@ -19,11 +19,6 @@ class Answer(NamedTuple):
     title: str
     lines: dict[str, str]
 
-    @property
-    def text(self) -> str:
-        """All answers as one paragraph."""
-        return f"{self.title}: {' '.join(self.lines.values())}"
-
 
 def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[Answer]:
     """One answer per cohort with results on unseen sites.
