@@ -32,6 +32,21 @@ BEFORE_TRAINING = {"inclusion", "participants", "regions", "profiles", "block_le
 """Files that exist before anything is trained."""
 
 
+# Sections of the overview page in its order; one that is not listed comes before "permuted".
+SECTIONS = {
+    "results": "Results",
+    "comparison": "Are differences significant?",
+    "permuted": "Check: permuted labels",
+    "paper": "Comparison with the paper",
+    "cohort": "Cohorts and who is in them",
+    "method": "The method in one picture",
+    "training": "Training",
+    "diagnostics": "Diagnostics",
+    "efficiency": "Cost",
+    "settings": "Choices that the paper leaves open",
+}
+
+
 class Output(NamedTuple):
     """A table or figure. Title, caption and section are those of the experiment if empty."""
 

@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from brio_core.reporting.pages.items import SECTIONS, Item, sections
+from brio_core.reporting.catalogue import SECTIONS
+from brio_core.reporting.pages.items import Item, sections
 from brio_core.reporting.pages.overview import changed_hyperparameters
 from brio_core.reporting.table import Cell, Row, Table
 from brio_core.reporting.writing import write_table

@@ -82,7 +82,8 @@ rule index:
     input:
         tables=outputs.output_files(CONFIG, "tables", ACTIVE, "json") + whole_run_tables("json"),
         # Of these the page has CSV and TEX, and PDF and SVG, as downloads.
-        table_files=outputs.output_files(CONFIG, "tables", ACTIVE, "csv", "tex"),
+        table_files=outputs.output_files(CONFIG, "tables", ACTIVE, "csv", "tex")
+        + whole_run_tables("csv", "tex"),
         figure_files=outputs.output_files(CONFIG, "figures", ACTIVE, "svg", "pdf"),
         figures=outputs.output_files(CONFIG, "figures", ACTIVE, "png"),
         summaries=active_summaries(".csv"),

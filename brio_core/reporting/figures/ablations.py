@@ -54,8 +54,8 @@ def draw(given: Given) -> plotting.Drawing:
         figure,
         f"Bar charts. Mean AUC and accuracy: {numbers}.",
         "Bars show the mean over held-out sites in percent and rise from chance; the number is the "
-        "mean. Error bars are 95 % intervals of the mean over sites; whether two bars differ says "
-        "the paired test in the table. RS: re-estimation support, TR: task relevance, SM: strength "
+        "mean. Error bars are 95 % intervals of the mean over sites. The table has the paired "
+        "tests between variants. RS: re-estimation support, TR: task relevance, SM: strength "
         "modulation, SF: support in the factor weights.",
     )
 

@@ -8,24 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brio_core.reporting import results
+from brio_core.reporting.catalogue import SECTIONS
 from brio_core.reporting.pages.pictures import read_picture
 from brio_core.reporting.vectors import inline
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
-# In the order of the page; a section that is not listed comes before "permuted".
-SECTIONS = {
-    "results": "Results",
-    "comparison": "Are differences significant?",
-    "permuted": "Check: permuted labels",
-    "paper": "Comparison with the paper",
-    "cohort": "Cohorts and who is in them",
-    "method": "The method in one picture",
-    "training": "Training",
-    "diagnostics": "Diagnostics",
-    "efficiency": "Cost",
-    "settings": "Choices that the paper leaves open",
-}
 # What stays open when the page is opened: of the first section a figure and a table, then the test.
 OPEN = {"results": ("figure", "table"), "comparison": ("table",)}
 # A note of fewer characters may stand below several tables.
