@@ -9,7 +9,6 @@ from pathlib import Path
 
 import jinja2
 import pandas as pd
-from markupsafe import Markup
 
 from brio_core.cohorts.subsets import DRAWN
 from brio_core.reporting import results
@@ -84,11 +83,10 @@ def render(
         methods_text=Path(methods_text).read_text(encoding="utf-8") if methods_text else "",
         command=command,
         one_run=f"{trained[0]['folder']}/predictions.csv",
-        style=Markup((FOLDER / "overview.css").read_text(encoding="utf-8")),
-        script=Markup(script),
+        style=(FOLDER / "overview.css").read_text(encoding="utf-8"),
+        script=script,
         # The only script that a browser runs on this page.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        Markup=Markup,
     )
 
 
