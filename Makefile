@@ -74,6 +74,7 @@ bench: $(READY) ## time training, planning and their parts; writes docs/benchmar
 
 pages: $(READY) ## make docs/configuration.md from the schemas, docs/results from templates and tables
 	@$(IN_VENV) python scripts/manual.py
+	@$(IN_VENV) python scripts/picture.py docs/results/abide-cc200/main-loso.csv --out docs/images/abide.svg
 	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
 
 lock: $(READY) ## write hashes of the versions in constraints.txt, and the licences of what is installed

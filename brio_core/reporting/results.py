@@ -1,14 +1,16 @@
 """Read what training has written, and how methods, cohorts and protocols are named."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from brio_core.cohorts import MATCHED, ONE_FOLD
+from brio_core.evaluation.intervals import hanley_mcneil
 from brio_core.evaluation.scores import COLUMNS
+from brio_core.reporting.table import plural, with_interval
 from brio_core.system.errors import BrioError
 from brio_core.system.files import digest, read_json
 
@@ -250,3 +252,11 @@ def protocol_title(protocol: str) -> str:
 def place_title(datasets: dict, cohort: str, protocol: str) -> str:
     """What both together are called."""
     return f"{cohort_title(datasets, cohort)}, {protocol_title(protocol)}"
+
+
+def site_words(site: Mapping) -> str:
+    """A site, its subjects, its AUC and an interval of it, which knows but AUC and subjects."""
+    positives = int(site["positives"])
+    ends = hanley_mcneil(site["auc"], positives, int(site["n"]) - positives)
+    cell = with_interval(site["auc"], *ends)
+    return f"{site['fold']}: {plural(int(site['n']), 'subject')}, AUC {cell.text} {cell.extra}"

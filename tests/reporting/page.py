@@ -36,9 +36,9 @@ class Page(HTMLParser):
             self.tables.append({"heads": [], "rows": [], "notes": []})
         elif tag == "tr":
             self._row = []
-        elif tag == "img":
-            self.figures.append(words["alt"])
-        if tag in ("td", "th", "p"):
+        elif words.get("role") == "img":
+            self.figures.append(words["aria-label"])
+        if tag in ("td", "th", "p", "h3", "dd"):
             self._text, self._width = "", int(words.get("colspan", 1))
 
     def handle_data(self, data):
@@ -53,8 +53,10 @@ class Page(HTMLParser):
             self.tables[-1][place].append(self._row)
         elif tag == "thead":
             self.tables[-1]["body"] = True
-        elif tag == "p" and self._section == "short":
-            self.short.append(text)
+        elif tag == "h3":
+            self._cohort = text
+        elif tag == "dd" and self._section == "short":
+            self.short.append(f"{self._cohort}: {text}")
         elif tag == "p" and self.tables:
             self.tables[-1]["notes"].append(text)
 
@@ -138,15 +140,13 @@ def _read_table(table, note):
 
 
 def _read_headline(sentence, note):
-    cohort = re.match(r"(.*?): on sites it has never seen, ", sentence)
-    if not cohort:
-        return
-    rest = sentence[cohort.end() :]
-    pattern = r"(?:^|; |methods, |models, )([^;]*?),? reaches (?:an AUC of )?([\d.]+) \["
-    for label, number in re.findall(pattern, rest.partition("The highest")[0]):
-        note(cohort[1], UNSEEN, label, "AUC", number, "headline")
-    for label, number in re.findall(rf"On {SEEN} (.*?) reaches ([\d.]+) \[", rest):
-        note(cohort[1], SEEN, label, "AUC", number, "headline")
+    cohort, _, rest = sentence.partition(": ")
+    pattern = r"(?:^|; )(?:the best of \d+ [a-z ]+, )?([^;]*?),? reaches (?:an AUC of )?([\d.]+) \["
+    protocol, rest = (
+        (SEEN, rest[len(f"On {SEEN} ") :]) if rest.startswith("On ") else (UNSEEN, rest)
+    )
+    for label, number in re.findall(pattern, rest):
+        note(cohort, protocol, label, "AUC", number, "headline")
 
 
 def contradictions(text: str, shares: bool = False) -> list[str]:

@@ -108,8 +108,10 @@ def test_figure_is_drawn_to_the_same_bytes(results, tmp_path, name):
     first = draw(name, tmp_path / "first", **files)
     # What was drawn before must not matter.
     draw(name, tmp_path / "again", **files)
-    for one in first:
+    for one in (*first, first[0].with_suffix(".svg")):
         assert one.read_bytes() == one.with_stem("again").read_bytes()
+    svg = first[0].with_suffix(".svg").read_text()
+    assert svg.startswith("<svg") and "<metadata" not in svg and "font-face" not in svg
     pdf = first[0].read_bytes()
     assert b"/FontFile2" in pdf and b"CreationDate" not in pdf and b"/Type3" not in pdf
     with image.open(first[1]) as png:
@@ -260,24 +262,11 @@ def test_a_sweep_changes_one_setting_at_a_time():
     assert sweep(rows, values, "factors")["auc_mean"].to_dict() == {2: 0.6, 4: 0.7}
 
 
-def test_training_stays_readable_with_all_methods_and_cohorts(tmp_path):
-    """21 methods and five cohorts on one page, every method named once."""
-    from brio_core.reporting.results import METHODS as EVERY
-
-    for cohort in ("a", "b", "c", "d", "e"):
-        for method in EVERY:
-            write_run(tmp_path, method, cohort_name=cohort, method=(method.upper(), "Ours", 1.0))
-    runs = sorted(tmp_path.glob("runs/*/loso/*/seed-0"))
-    _, png = draw("training", tmp_path / "figure", runs=runs)
-    with pytest.importorskip("PIL.Image").open(png) as picture:
-        assert picture.width <= 1600 and picture.height <= 2000
-
-
-def test_groups_keep_their_colour_and_methods_differ_in_a_group():
-    from brio_core.reporting.results import GROUPS
-
-    colours = [plotting.group_colour(group) for group in (*GROUPS, "unheard of")]
-    assert len(set(colours)) == len(colours)
-    brain = ("brainnettf", "xg-gnn", "agmgc", "fc-hgnn", "brainood", "deci", "core")
-    shapes = plotting.markers((method, method, "Brain network methods") for method in brain)
-    assert len(set(shapes.values())) == len(brain)
+def test_circles_of_the_main_figure_tell_their_site(results, tmp_path):
+    pdf, _ = draw("auc_by_site", tmp_path / "figure", **inputs(results, "auc_by_site"))
+    svg = pdf.with_suffix(".svg").read_text()
+    rows = [*csv.DictReader((results / "loso-sites.csv").open())]
+    rows += csv.DictReader((results / "id-sites.csv").open())
+    titles = re.findall(r"<title>([^<]+): (\d+) subjects, AUC ([\d.]+) \[", svg)
+    told = [(row["fold"], row["n"], f"{100 * float(row['auc']):.1f}") for row in rows]
+    assert sorted(titles) == sorted(told)

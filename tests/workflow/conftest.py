@@ -45,7 +45,7 @@ elif program == "diagnose":
 elif program == "train":
     files = [out["--out-dir"] / name for name in ("predictions.csv", "history.csv", "models.pt")]
 elif "--out-prefix" in out:
-    kinds = (".pdf", ".png") if program == "figure" else (".csv", ".md", ".tex", ".json")
+    kinds = (".pdf", ".png", ".svg") if program == "figure" else (".csv", ".md", ".tex", ".json")
     files = [pathlib.Path(str(out["--out-prefix"]) + kind) for kind in kinds]
 else:
     names = ("--out", "--sites", "--records", "--plain", "--bibtex")

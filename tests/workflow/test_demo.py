@@ -43,11 +43,12 @@ def test_demo_ends_in_a_page_and_a_report(demo):
     assert "Does it work on a site it has never seen?" in page
     assert contradictions(page) == [], "one number for each cohort, protocol, variant and measure"
     assert len(printed_numbers(page)) > 100
+    assert len(page.encode()) < 3e6
     assert (demo / "results" / "report.html").stat().st_size > 1e6
     for name in ("main-loso", "main-id", "ablations", "sensitivity", "scan-length", "roi-profiles"):
         for suffix in ("csv", "md", "tex"):
             assert (demo / "results" / "tables" / f"{name}.{suffix}").stat().st_size > 0
-        for suffix in ("png", "pdf"):
+        for suffix in ("png", "pdf", "svg"):
             assert (demo / "results" / "figures" / f"{name}.{suffix}").stat().st_size > 0
     for name in ("method", "diagnostics-demo", "propositions", "training"):
         assert (demo / "results" / "figures" / f"{name}.png").stat().st_size > 0

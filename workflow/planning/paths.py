@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-FORMATS = {"tables": ("csv", "md", "tex", "json"), "figures": ("pdf", "png")}
+FORMATS = {"tables": ("csv", "md", "tex", "json"), "figures": ("pdf", "png", "svg")}
 
 
 class Run(NamedTuple):

@@ -44,6 +44,7 @@ rule figure:
         unpack(made_of("figures")),
     output:
         pdf="<results>/figures/{figure}.pdf",
+        svg="<results>/figures/{figure}.svg",
         png=report(
             "<results>/figures/{figure}.png",
             caption="../report/output.rst",
@@ -80,6 +81,10 @@ rule figure:
 rule index:
     input:
         tables=outputs.output_files(CONFIG, "tables", ACTIVE, "json") + whole_run_tables("json"),
+        # Of these the page has CSV and TEX, and PDF and SVG, as downloads.
+        table_files=outputs.output_files(CONFIG, "tables", ACTIVE, "csv", "tex")
+        + whole_run_tables("csv", "tex"),
+        figure_files=outputs.output_files(CONFIG, "figures", ACTIVE, "svg", "pdf"),
         figures=outputs.output_files(CONFIG, "figures", ACTIVE, "png"),
         summaries=active_summaries(".csv"),
         sites=active_summaries("-sites.csv"),
@@ -109,7 +114,12 @@ rule index:
         resolved=lambda wildcards: version_of(resolved(CONFIG)),
         datasets=as_json({name: outputs.about(CONFIG, name) for name in CONFIG.datasets}),
         command=command_line(),
-        code=code("scripts/overview.py", "workflow/report/overview.html.j2"),
+        code=code(
+            "scripts/overview.py",
+            "workflow/report/overview.html.j2",
+            "workflow/report/overview.css",
+            "workflow/report/overview.js",
+        ),
     shell:
         "{RUN}/overview.py --tables {input.tables:q} --figures {input.figures:q}"
         " --summaries {input.summaries:q} --sites {input.sites:q} --runs {input.runs:q}"

@@ -23,8 +23,8 @@ def draw(given: Given) -> plotting.Drawing:
     """A panel for AUC and one for accuracy; variants of a cohort stand side by side."""
     rows = results.read_summaries(given.files["summaries"])
     hyperparameters = results.read_hyperparameters(given.files["runs"])
-    # BRIO stands last, as in the paper.
-    parts = [*plotting.PART_COLOURS, "none"]
+    # BRIO stands first, then what is left without its parts, as in the table.
+    parts = ["none", *plotting.PART_COLOURS]
     place_of = {name: parts.index(one["without"]) for name, one in hyperparameters.items()}
     variants = sorted(results.ordered(rows["variant"]), key=place_of.__getitem__)
     cohorts = results.ordered(rows["cohort"])
@@ -39,7 +39,7 @@ def draw(given: Given) -> plotting.Drawing:
             _bars(axis, place, own, score, hyperparameters[variant])
         axis.axhline(CHANCE, color=plotting.FAINT, linewidth=0.9)
         axis.set_xticks(range(len(cohorts)), list(titles.values()))
-        axis.tick_params(axis="x", length=0)
+        axis.tick_params(axis="x", length=0, pad=12)  # the numbers stand between
         axis.set_xlim(-0.55, len(cohorts) - 0.45)
         axis.set_ylabel(f"{name} (%)")
         plotting.in_percent(axis.yaxis)
@@ -54,8 +54,8 @@ def draw(given: Given) -> plotting.Drawing:
         figure,
         f"Bar charts. Mean AUC and accuracy: {numbers}.",
         "Bars show the mean over held-out sites in percent and rise from chance; the number is the "
-        "mean. Error bars are 95 % intervals of the mean over sites; whether two bars differ says "
-        "the paired test in the table. RS: re-estimation support, TR: task relevance, SM: strength "
+        "mean. Error bars are 95 % intervals of the mean over sites. The table has the paired "
+        "tests between variants. RS: re-estimation support, TR: task relevance, SM: strength "
         "modulation, SF: support in the factor weights.",
     )
 
@@ -70,7 +70,6 @@ def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, hyperpa
     )  # fmt: skip
     for x, value in zip(place, mean):
         if np.isfinite(value):
-            text = percent(value)
-            plotting.beside(
-                axis, text, (x, CHANCE), (0, 3), ha="center", fontsize=5.5, color="white"
-            )
+            # Below the axis of chance, where neither a bar nor its interval is.
+            style = {"ha": "center", "va": "top", "fontsize": 6.5, "annotation_clip": False}
+            plotting.beside(axis, percent(value), (x, CHANCE), (0, -3), **style)

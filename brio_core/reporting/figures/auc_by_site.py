@@ -6,22 +6,26 @@ from types import SimpleNamespace as Namespace
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from brio_core.reporting import plotting, results
 from brio_core.reporting.blocks import part_of
 from brio_core.reporting.given import Given
-from brio_core.reporting.table import percent, with_interval
+from brio_core.reporting.table import percent, plural, with_interval
 
 OUTPUT = {
     "files": ["summaries", "sites"],
     "title": "AUC by method and test fold",
     "caption": "Every test fold, and the mean over folds with its 95 % interval.",
+    "options": ["column"],
 }
 
 
-# Sizes in a figure of one or two columns of panels, which has room for numbers, or of more.
-ROOMY = Namespace(numbers=True, row=0.28, point=(6, 14), mean=("D", 5.5), bar=2.0, title=8.5)
+# Sizes in a figure of one or two columns of panels, which has room for numbers, or of more, or of a
+# column of a journal.
+ROOMY = Namespace(numbers=True, row=0.28, point=(6, 16), mean=("D", 5.5), bar=2.0, title=8.5)
 DENSE = Namespace(numbers=False, row=0.19, point=(2.5, 5), mean=("|", 5.0), bar=1.6, title=7.5)
+NARROW = Namespace(numbers=False, row=0.21, point=(4, 11), mean=("D", 4.5), bar=1.6, title=8.0)
 
 
 def draw(given: Given) -> plotting.Drawing:
@@ -31,31 +35,38 @@ def draw(given: Given) -> plotting.Drawing:
     datasets = given.datasets
     cohorts = results.ordered(rows["cohort"])
     protocols = results.ordered(rows["protocol"], tuple(results.PROTOCOLS))
-    methods = rows.drop_duplicates("variant").reset_index(drop=True)
+    methods = _ranked(rows, protocols[0])
     # A little air between groups.
     steps = [0.0] + [1.0 if a == b else 1.3 for a, b in pairwise(methods["group"])]
     height = np.cumsum(steps).tolist()
-    single = len(cohorts) == 1
+    single, column = len(cohorts) == 1, given.entry.get("column", False)
     shape = (1, len(protocols)) if single else (len(protocols), len(cohorts))
-    style = ROOMY if shape[1] <= 2 else DENSE
+    if column:
+        shape = (len(protocols) * len(cohorts), 1)
+    style = NARROW if column else ROOMY if shape[1] <= 2 else DENSE
     # Chance is always inside; a fold of one class has no AUC.
     found = [0.4, *folds["auc"].dropna(), 0.6]
     limits = np.floor(10 * min(found)) / 10, np.ceil(10 * max(found)) / 10
-    inches = shape[0] * (0.55 + style.row * (height[-1] + 1.2)) + 0.15
+    inches = shape[0] * (0.55 + style.row * (height[-1] + 1.2)) + (0.5 if column else 0.15)
     width = plotting.PAGE if shape[1] > 1 else 0.75 * plotting.PAGE
-    figure, axes = plotting.new_figure(width, inches, *shape, sharex=True, sharey=True)
-    for (row, column), axis in np.ndenumerate(axes):
-        cohort = cohorts[0 if single else column]
-        protocol = protocols[column if single else row]
+    figure, axes = plotting.new_figure(
+        plotting.COLUMN if column else width, inches, *shape, sharex=True, sharey=True
+    )
+    words = {}
+    places = [(cohort, protocol) for protocol in protocols for cohort in cohorts]
+    for number, (axis, (cohort, protocol)) in enumerate(zip(axes.flat, places)):
+        row, place = divmod(number, shape[1])
         name = results.protocol_title(protocol).capitalize()
         if single:
             axis.set_title(name)
+        elif column:
+            axis.set_title(results.place_title(datasets, cohort, protocol), fontsize=style.title)
         else:
             title = results.cohort_title(datasets, cohort)
             axis.set_title(title if row == 0 else "", fontsize=style.title)
-            axis.set_ylabel(name if column == 0 else "", fontweight="bold")
+            axis.set_ylabel(name if place == 0 else "", fontweight="bold")
         own = (part_of(table, cohort, protocol) for table in (rows, folds))
-        _panel(axis, *own, dict(zip(methods["variant"], height)), style)
+        words |= _panel(axis, *own, dict(zip(methods["variant"], height)), style, number)
         axis.set_yticks(height, methods["label"])
         axis.set_ylim(height[-1] + 0.65, -0.65)
         axis.set_xlim(*limits)
@@ -63,7 +74,7 @@ def draw(given: Given) -> plotting.Drawing:
         if row == shape[0] - 1:
             axis.set_xlabel("AUC (%)")
             plotting.in_percent(axis.xaxis)
-    plotting.group_legend(figure, methods["group"].tolist())
+    plotting.group_legend(figure, methods["group"].tolist(), _sizes(folds, style))
     means = "; ".join(
         f"{row['label']}, {results.place_title(datasets, row['cohort'], row['protocol'])}: "
         f"{percent(row['auc_mean'])}"
@@ -72,33 +83,70 @@ def draw(given: Given) -> plotting.Drawing:
     return plotting.Drawing(
         figure,
         f"Dot plot of AUCs per fold, with means and intervals. Means: {means}.",
-        f"Each point is the AUC of one {results.fold_names(rows)}, averaged over seeds; larger "
-        "points have more subjects. Each bar is the 95 % interval of the mean over test folds, and "
-        "the mark on it is the mean. The dashed line is chance.",
+        f"Each circle is the AUC of one {results.fold_names(rows)}, averaged over seeds. "
+        "Bars show the 95 % interval of the mean over test folds; diamonds mark the mean. The "
+        "dashed line is chance. Within a group the methods are ranked.",
+        words,
     )
 
 
+def _ranked(rows: pd.DataFrame, protocol: str) -> pd.DataFrame:
+    """The methods: groups as in the paper, each from its highest mean AUC to its lowest."""
+    first = rows[rows["protocol"] == protocol].groupby("variant")["auc_mean"].mean()
+    methods = rows.drop_duplicates("variant")
+    place = {group: number for number, group in enumerate(dict.fromkeys(methods["group"]))}
+    keys = {"place": methods["group"].map(place), "mean": -methods["variant"].map(first)}
+    return methods.assign(**keys).sort_values(["place", "mean"], kind="stable", ignore_index=True)
+
+
+def _sizes(folds: pd.DataFrame, style: Namespace) -> list[Line2D]:
+    """A legend of the smallest and the largest circle, where folds differ in size."""
+    ends = sorted({int(folds["n"].min()), int(folds["n"].max())})
+    if len(ends) == 1:
+        return []
+    return [
+        Line2D([], [], marker="o", linestyle="", markerfacecolor="white", markeredgewidth=0.8,
+               color=plotting.INK, label=plural(n, "subject"),
+               markersize=np.sqrt(_area(n, ends[-1], style)))
+        for n in ends
+    ]  # fmt: skip
+
+
+def _area(n, largest, style: Namespace):
+    smallest, growth = style.point
+    return smallest + growth * n / largest
+
+
 def _panel(
-    axis: Axes, rows: pd.DataFrame, folds: pd.DataFrame, height: dict[str, float], style: Namespace
-) -> None:
+    axis: Axes,
+    rows: pd.DataFrame,
+    folds: pd.DataFrame,
+    height: dict[str, float],
+    style: Namespace,
+    number: int,
+) -> dict[str, list[str]]:
+    """Draw a panel; gives what its circles say, by the names of their groups."""
     axis.axvline(0.5, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES, zorder=1.5)
     axis.grid(axis="x")
-    corner = {"xycoords": "axes fraction", "fontsize": 7, "color": plotting.FAINT}
+    corner = {"xycoords": "axes fraction", "fontsize": 7, "color": plotting.INK}
     if style.numbers:
         plotting.beside(axis, "mean [95 %]", (1.0, 1.0), (7, 6), **corner)
+    words = {}
     for _, row in rows.iterrows():
         y, colour = height[row["variant"]] - 0.15, plotting.group_colour(row["group"])
         own = folds[folds["variant"] == row["variant"]].dropna(subset="auc").sort_values("auc")
-        smallest, growth = style.point
+        name = f"sites-{number}-{len(words)}"
+        words[name] = [results.site_words(site) for site in own.to_dict("records")]
         axis.scatter(
             own["auc"],
             y + _offsets(own["auc"].to_numpy(), dodge=style.numbers),
-            s=smallest + growth * own["n"] / folds["n"].max(),
-            color=plotting.lighter(colour, 0.5),
-            edgecolor="white",
-            linewidth=0.3,
+            s=_area(own["n"], folds["n"].max(), style),
+            color="white",
+            edgecolor=colour,
+            linewidth=0.8,
             zorder=2,
             clip_on=False,
+            gid=name,
         )
         mean, *ends = (row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high"))
         axis.plot(
@@ -116,6 +164,7 @@ def _panel(
             text = "no AUC" if np.isnan(mean) else f"{cell.text} {cell.extra}"
             right = {"xycoords": ("axes fraction", "data"), "fontsize": 7}
             plotting.beside(axis, text, (1.0, y + 0.15), (7, -3), **right)
+    return words
 
 
 def _offsets(x: np.ndarray, dodge: bool) -> np.ndarray:

@@ -34,17 +34,17 @@ OUTPUT = {
 
 NOTE = (
     "(a) Small points are single runs (one method, held-out site and seed), large ones the mean of "
-    "a method; left means that sites agree, low that predictions hold when connectivity is "
-    "estimated again from other frames of the same scan. Spearman's ρ is over runs, of all methods "
-    "and of those that the paper compares. A pair of methods is discordant when, in the same fold "
-    "and seed (linear models have one for all), the one with the smaller discrepancy has the "
-    "larger variation. (b) BRIO without qualification "
-    "guidance under growing λ, and BRIO (star); bars are standard errors over runs; the ring marks "
-    "the λ that source validation would choose. (c) A run is a mismatch when its discrepancy is "
-    "below and its variation above the median of all these runs; AUC is preserved when validation "
-    "AUC falls by at most {:.1f} points against λ = 0. (d) AUC of BRIO's unchanged classifier "
-    "on held-out sites when only the highest ranked factors are kept; the band holds 90 % of the "
-    "random orders."
+    "a method; BRIO and the methods at the edges are named, others grey. Left means that sites "
+    "agree, low that predictions hold when connectivity is estimated again from other frames of "
+    "the same scan. Spearman's ρ is over runs, of all methods and of those that the paper "
+    "compares. A pair of methods is discordant when, in the same fold and seed (linear models have "
+    "one for all), the one with the smaller discrepancy has the larger variation. (b) BRIO without "
+    "qualification guidance under growing λ, and BRIO (star); bars are standard errors over runs; "
+    "the ring marks the λ that source validation would choose. (c) A run is a mismatch when its "
+    "discrepancy is below and its variation above the median of all these runs; AUC is preserved "
+    "when validation AUC falls by at most {:.1f} points against λ = 0. (d) AUC of BRIO's unchanged "
+    "classifier on held-out sites when only the highest ranked factors are kept; the band holds "
+    "90 % of the random orders."
 )
 X, Y = "site_discrepancy", "predictive_variation"
 X_NAME, Y_NAME = "Site discrepancy", "Predictive variation"
@@ -61,40 +61,48 @@ def draw(given: Given) -> plotting.Drawing:
     found, datasets = read_diagnostics(given.files["diagnostics"]), given.datasets
     margin = given.entry.get("margin", MARGIN)
     many = len(found) > 1
-    figure, axes = plotting.new_figure(plotting.PAGE, 0.9 + 4.6 * len(found), 2 * len(found), 2)
-    words = []
+    figure, axes = plotting.new_figure(plotting.PAGE, 0.3 + 4.6 * len(found), 2 * len(found), 2)
+    alt, words = [], {}
     for number, one in enumerate(found):
         panels = axes[2 * number : 2 * number + 2].ravel()
         where = place_title(datasets, one.cohort, one.protocol)
         titles = ("Across methods", "Growing alignment", "Mismatch rates", "Factor retention")
-        parts = (_scatter, _sweep, partial(_mismatch, margin=margin), _retention)
+        parts = (
+            partial(_scatter, words=words),
+            _sweep,
+            partial(_mismatch, margin=margin),
+            _retention,
+        )
         texts = [part(panel, one) for part, panel in zip(parts, panels)]
         for letter, title, axis in zip("abcd", titles, panels):
             above = f"{where}\n" if many and letter == "a" else ""
             axis.set_title(f"{above}({letter}) {title}")
-        words.append(f"{where}. " + " ".join(texts))
-    columns = min(5, len(axes[0, 0].get_legend_handles_labels()[1]))
-    style = {"title": "Methods of panel (a)", "title_fontsize": 7, "columnspacing": 1.2}
-    plotting.legend_below(figure, axes[0, 0], ncols=columns, fontsize=6.5, **style)
-    return plotting.Drawing(figure, "Four panels. " + " ".join(words), NOTE.format(100 * margin))
+        alt.append(f"{where}. " + " ".join(texts))
+    note = NOTE.format(100 * margin)
+    return plotting.Drawing(figure, "Four panels. " + " ".join(alt), note, words)
 
 
-def _scatter(axis: Axes, one: Diagnostics) -> str:
+def _scatter(axis: Axes, one: Diagnostics, words: dict[str, list[str]]) -> str:
     runs = compared(one)
-    shapes = plotting.markers(
-        (key, value["method"], value["group"]) for key, value in one.variants.items()
-    )
-    for variant, about in one.variants.items():
-        own = runs[runs["variant"] == variant]
-        if own.empty:
-            continue
+    means = runs.groupby("variant", sort=False)[[X, Y]].mean()
+    named = _named(means, one)
+    labels = []
+    for variant, (x, y) in means.iterrows():
+        about, own = one.variants[variant], runs[runs["variant"] == variant]
+        shape = "*" if variant == REFERENCE else "o"
+        is_named = variant in named
         colour = plotting.variant_colour(about["group"], about["hyperparameters"])
-        axis.plot(own[X], own[Y], shapes[variant], color=plotting.lighter(colour, 0.6),
-                  markersize=4 if shapes[variant] == "*" else 2.5, markeredgewidth=0)  # fmt: skip
-        size = 11 if shapes[variant] == "*" else 7
-        axis.plot(own[X].mean(), own[Y].mean(), shapes[variant], color=colour, markersize=size,
-                  markeredgecolor="white", markeredgewidth=0.8, zorder=3,
-                  label=about["label"])  # fmt: skip
+        colour = colour if is_named else plotting.FAINT
+        axis.plot(own[X], own[Y], shape, color=plotting.lighter(colour, 0.6),
+                  markersize=4 if shape == "*" else 2.5, markeredgewidth=0)  # fmt: skip
+        name = f"methods-{len(words)}"
+        words[name] = [f"{about['label']}: discrepancy {x:.3g}, variation {y:.3g}"]
+        axis.plot(
+            x, y, shape, color=colour, markersize=11 if shape == "*" else 6, gid=name,
+            markeredgecolor="white", markeredgewidth=0.8, zorder=4 if is_named else 3,
+        )  # fmt: skip
+        if is_named:
+            labels.append((about["label"], (x, y), colour))
     _axes(axis, runs)
     texts = []
     for name, (rho, discordant) in relations(one).items():
@@ -102,10 +110,16 @@ def _scatter(axis: Axes, one: Diagnostics) -> str:
         texts.append(f"{name}: Spearman's ρ = {rho}, discordant pairs {100 * discordant:.0f} %")
     # Within the panel there is room for a few words.
     text = "\n".join(texts).replace("Spearman's ", "").replace("discordant pairs", "discordant")
-    # A legend without entries finds the place where it hides least.
-    axis.legend([], [], title=text, title_fontsize=7, loc="best", frameon=True, framealpha=0.8,
-                edgecolor="none", borderpad=0.1, alignment="left")  # fmt: skip
+    axis.set_xlabel(f"{X_NAME}\n{text}", fontsize=7)
+    plotting.label_points(axis, labels, means.to_numpy())
     return f"{'; '.join(texts) or 'One method'}, over {len(runs)} runs."
+
+
+def _named(means: pd.DataFrame, one: Diagnostics) -> set[str]:
+    """BRIO, what it is without guidance, and the methods at the edges of the panel."""
+    own = {REFERENCE, one.without_guidance().get(0.0)} & set(means.index)
+    edges = [means[key].dropna() for key in (X, Y)]
+    return own | {name for edge in edges if len(edge) for name in (edge.idxmin(), edge.idxmax())}
 
 
 def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
@@ -133,7 +147,7 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
     mean, error = groups.mean(), groups.sem().fillna(0)
     colour = plotting.PART_COLOURS["QG"]
     axis.plot(mean.loc[steps, X], mean.loc[steps, Y], color=plotting.lighter(colour, 0.4), zorder=2)
-    chosen = matched(one)
+    chosen, labels = matched(one), []
     for variant, name in names.items():
         ink = plotting.GROUP_COLOURS["Ours"] if variant == REFERENCE else colour
         (x, y), (dx, dy) = mean.loc[variant], error.loc[variant]
@@ -141,11 +155,10 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
                       markersize=10 if variant == REFERENCE else 5, zorder=3)  # fmt: skip
         if variant == chosen:
             axis.plot(x, y, "o", markersize=10, markerfacecolor="none", color=ink, zorder=3)
-        # To the right, where the axis is never in the way.
-        offset = (6, -11 if variant == REFERENCE else 5)
-        plotting.beside(axis, name, (x, y), offset, color=ink)
+        labels.append((name, (x, y), ink))
     axis.margins(0.2)
     _axes(axis, mean, room=1.3)  # for the names
+    plotting.label_points(axis, labels)
     numbers = "; ".join(
         f"{name} {mean.loc[key, X]:.3g} and {mean.loc[key, Y]:.3g}" for key, name in names.items()
     )
@@ -168,7 +181,7 @@ def _mismatch(axis: Axes, one: Diagnostics, margin: float) -> str:
     axis.bar(place, preserved, 0.3, color=inks)
     for x, value in zip(place, total):
         plotting.beside(axis, f"{value:.0f}", (x, value), (0, 2), ha="center")
-    axis.set_xticks(place, [name.replace("λ = ", "λ\n") for name in names.values()])
+    axis.set_xticks(place, list(names.values()), fontsize=6.5)
     axis.tick_params(axis="x", length=0)
     axis.set_ylim(0, max(10.0, 1.35 * max(total)))
     axis.set_ylabel("Runs (%)")
@@ -192,9 +205,11 @@ def _retention(axis: Axes, one: Diagnostics) -> str:
     texts = []
     for ranking, (label, colour, shape, line) in RANKINGS.items():
         draws = means[ranking].unstack()
+        # The first is wide, so that it is seen below another that goes the same way.
+        wide = ranking == "qualification"
         axis.plot(draws.index, draws.mean(axis=1), marker=shape, color=colour, linestyle=line,
-                  markersize=4.5, linewidth=1.3, label=label,
-                  zorder=2 + (ranking != "random"))  # fmt: skip
+                  markersize=8 if wide else 4, linewidth=3.2 if wide else 1.3, label=label,
+                  zorder=2 + (ranking != "random") - 0.5 * wide)  # fmt: skip
         if ranking == "random":
             low, high = draws.quantile([0.05, 0.95], axis=1).to_numpy()
             axis.fill_between(draws.index, low, high, color=plotting.lighter(colour, 0.75),
@@ -202,7 +217,8 @@ def _retention(axis: Axes, one: Diagnostics) -> str:
         texts.append(f"{label} " + ", ".join(f"{value:.3f}" for value in draws.mean(axis=1)))
     axis.set_xticks(sorted(share.unique()))
     axis.set_xlabel("Factors kept (%)")
-    axis.set_ylabel("AUC on unseen sites")
+    axis.set_ylabel("AUC on unseen sites (%)")
+    plotting.in_percent(axis.yaxis)
     axis.grid()
     axis.legend(loc="lower right", fontsize=6.5)
     return f"AUC by factors kept: {'; '.join(texts)}."

@@ -36,15 +36,15 @@ def draw(given: Given) -> plotting.Drawing:
         title = cohort_title(given.datasets, one.cohort)
         figure.text(0.01, top - 0.22 / inches, title, fontsize=8.5, fontweight="bold")
         if own[["x", "y", "z"]].notna().all(axis=None):
-            brain = (0.46, top - (LINE - 0.1) / inches, 0.54, (LINE - 0.3) / inches)
+            brain = (0.48, top - (LINE - 0.1) / inches, 0.52, (LINE - 0.3) / inches)
             _glass_brain(figure.add_axes(brain), own)
         names = ", ".join(top_rois(rows, one.cohort)["name"])
         texts.append(f"{title}: {names}")
     return plotting.Drawing(
         figure,
         f"Bars and glass brains. Top regions, highest first. {'. '.join(texts)}.",
-        "Scores are averaged over folds and seeds in ROI space. A score of 1 (dashed) would be "
-        "that of a region like any other. Error bars are standard deviations over models. On the "
+        "Scores are averaged over folds and seeds in ROI space; 1 (dashed) is the average region. "
+        "Error bars are standard deviations over models. On the "
         "glass brain these five are large, the centres of all other regions small.",
     )
 
@@ -57,13 +57,20 @@ def _bars(axis: Axes, rows: pd.DataFrame) -> None:
               color=plotting.lighter(colour, 0.3))  # fmt: skip
     axis.axvline(1, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES)
     plotting.rows_down(axis, [f"{name} " for name in top["name"]])
-    axis.set_xlabel("Score × regions", labelpad=1)
+    axis.set_xlabel("Relative weight (1 = average region)", labelpad=1, fontsize=7)
 
 
 def _glass_brain(axis: Axes, rows: pd.DataFrame) -> None:
     from nilearn.plotting import plot_glass_brain
 
-    display = plot_glass_brain(None, display_mode="lyrz", axes=axis, figure=axis.figure)
+    display = plot_glass_brain(
+        None, display_mode="lyrz", axes=axis, figure=axis.figure, annotate=False
+    )
+    # Sides are named above the brains, not over them.
+    for view, cut in display.axes.items():
+        sides = {"l": {0.5: "left"}, "r": {0.5: "right"}}.get(view, {0.05: "L", 0.95: "R"})
+        for x, side in sides.items():
+            cut.ax.text(x, 1.02, side, transform=cut.ax.transAxes, ha="center", fontsize=7)
     places = rows[["x", "y", "z"]].to_numpy()
     display.add_markers(places[SHOWN:], plotting.FAINT, 4)
     display.add_markers(places[:SHOWN], plotting.GROUP_COLOURS["Ours"], 42)

@@ -48,8 +48,8 @@ def draw(given: Given) -> plotting.Drawing:
         figure,
         f"Lines of AUC. {'. '.join(texts)}.",
         "The total dimension of the factors stays too. AUC is the mean over held-out sites; the "
-        "star is the default. Error bars are 95 % intervals of the mean over sites; whether two "
-        "points differ says the paired test in the table.",
+        "star is the default. Error bars are 95 % intervals of the mean over sites. The table "
+        "has the paired tests between variants.",
     )
 
 

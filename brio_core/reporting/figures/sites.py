@@ -58,7 +58,7 @@ def draw(given: Given) -> plotting.Drawing:
     )
     return plotting.Drawing(
         figure,
-        f"Box plots per site. Site told from connectivity: {numbers}.",
+        f"Box plots per site. Site identifiable from connectivity: {numbers}.",
         "Boxes show median, quartiles and range; crosses are subjects whose connectivity stands "
         "out. At the right: the share of subjects whose site a linear classifier tells from the "
         "connectivity of others; the dotted line is chance.",
@@ -96,4 +96,4 @@ def _told(axis: Axes, people: pd.DataFrame, sites: list[str]) -> None:
     axis.barh(np.arange(len(sites)), 100 * share.reindex(sites), 0.6, color=plotting.FAINT)
     axis.axvline(100 * chance, color=plotting.INK, linewidth=0.8, linestyle=":")
     axis.set_xlim(0, 100)
-    axis.set_xlabel("Site told (%)")
+    axis.set_xlabel("Site identifiable (%)")

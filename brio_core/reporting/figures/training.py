@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from brio_core.reporting import plotting, results
 from brio_core.reporting.blocks import pairs, part_of
 from brio_core.reporting.given import Given
+from brio_core.reporting.table import percent
 
 OUTPUT = {
     "files": ["runs"],
@@ -16,38 +17,55 @@ OUTPUT = {
     "section": "Training",
 }
 
-# Every row of a panel shows AUCs from LOW to 1.
-LOW, CHANCE = 0.4, 0.5
+CHANCE = 0.5
+# Every row of a panel shows AUCs from LOW, or from the lowest, to 1.
+LOW = 0.4
 
 
 def draw(given: Given) -> plotting.Drawing:
-    """One panel per cohort and protocol, one row per variant; folds of all seeds together."""
+    """One panel per cohort and protocol, one row per variant; folds of all seeds together.
+
+    Methods without epochs have a panel of their own below, whose axis is the AUC.
+    """
     table = results.in_paper_order(pd.DataFrame([_run(folder) for folder in given.files["runs"]]))
-    names = table.drop_duplicates("variant").set_index("variant")["label"]
+    # Trained rows first, and each part in the order of the paper.
+    parts = [part for part in (table[table["trained"]], table[~table["trained"]]) if len(part)]
+    names = [part.drop_duplicates("variant").set_index("variant")["label"] for part in parts]
     blocks = pairs(table, Given(given.output))
-    row = 0.8 if len(names) <= 6 else 0.34
-    height = 0.75 + row * len(names)
-    figure, axes = plotting.new_figure(plotting.PAGE, height, 1, len(blocks), sharey=True)
+    every = sum(map(len, names))
+    row = 0.8 if every <= 6 else 0.34
+    height = 0.75 * len(parts) + row * every
+    figure, axes = plotting.new_figure(
+        plotting.PAGE, height, len(parts), len(blocks), sharey="row",
+        height_ratios=[len(one) for one in names],
+    )  # fmt: skip
     one_protocol = len({protocol for _, protocol in blocks}) == 1
     texts = []
-    for axis, (cohort, protocol) in zip(axes.flat, blocks):
-        own = part_of(table, cohort, protocol)
-        title = results.cohort_title(given.datasets, cohort)
-        title = title if one_protocol else f"{title}\n{results.protocol_title(protocol)}"
-        axis.set_title(title, fontsize=8.5 if len(blocks) <= 2 else 7)
-        _panel(axis, own, list(names.index))
-        for variant, part in own.groupby("variant", sort=False):
-            texts.append(f"{names[variant]} ({title}): {_median(part):.2f}")
-    axes[0, 0].set_yticks(range(len(names)), names)
-    axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    lows = [_low(part) for part in parts]
+    for number, (panels, part, labels) in enumerate(zip(axes, parts, names)):
+        is_trained = bool(part["trained"].all())
+        for axis, (cohort, protocol) in zip(panels, blocks):
+            own = part_of(part, cohort, protocol)
+            title = results.cohort_title(given.datasets, cohort)
+            title = title if one_protocol else f"{title}\n{results.protocol_title(protocol)}"
+            if number == 0:
+                axis.set_title(title, fontsize=8.5 if len(blocks) <= 2 else 7)
+            (_panel if is_trained else _exact)(axis, own, list(labels.index), lows[number])
+            for variant, of_variant in own.groupby("variant", sort=False):
+                texts.append(f"{labels[variant]} ({title}): {percent(_median(of_variant))}")
+        panels[0].set_yticks(range(len(labels)), labels)
+        panels[0].set_ylim(len(labels) - 0.5, -0.5)
     note = (
         "Line and band are the median and the quartiles over folds and seeds; every row spans AUCs "
-        f"from {LOW} to 1, dashed is chance ({CHANCE}). Circles are the epochs whose checkpoint "
-        "was selected, one per fold and seed; only these are tested. Their median AUC stands on "
-        "the right."
+        f"from {100 * lows[0]:.0f} to 100 %, dashed is chance (50). Circles are the epochs whose "
+        "checkpoint was selected, one per fold and seed; only these are tested. Their median AUC "
+        "stands on the right."
     )
-    if not table["trained"].all():
-        note += " A method without epochs shows the selected model of each fold, and the median."
+    if len(parts) > 1 or not table["trained"].all():
+        note += (
+            " Methods without epochs have no course of training: each circle is the validation AUC "
+            "of the model that a fold selected, and the bar is their median."
+        )
     alt = "Curves of validation AUC over epochs. Median AUC of the selected epochs: "
     return plotting.Drawing(figure, f"{alt}{'; '.join(texts)}.", note)
 
@@ -66,54 +84,80 @@ def _run(folder: str) -> dict:
     }
 
 
-def _height(row: int, auc: np.ndarray | float) -> np.ndarray | float:
+def _low(runs: pd.DataFrame) -> float:
+    """Where the rows of these runs begin, so that no value leaves its row."""
+    lowest = [auc for run in runs["selected"] for _, auc in run]
+    for _, own in runs[runs["trained"]].groupby(["cohort", "protocol", "variant"]):
+        lowest += _quartiles(own)[1].tolist()
+    return min(LOW, np.floor(10 * np.nanmin(lowest)) / 10)
+
+
+def _quartiles(runs: pd.DataFrame) -> np.ndarray:
+    """Quartiles and median of the course of all folds and seeds of a variant."""
+    # Folds that stopped early keep their last value: the median is always over all folds.
+    curves = [curve for run in runs["curves"] for curve in run]
+    longest = max(map(len, curves))
+    whole = np.array([np.pad(curve, (0, longest - len(curve)), "edge") for curve in curves])
+    return np.nanquantile(whole, [0.25, 0.5, 0.75], axis=0)
+
+
+def _height(row: int, auc: np.ndarray | float, low: float) -> np.ndarray | float:
     """Where an AUC lies in its row; rows are one unit high and grow downwards."""
-    return row + 0.45 - 0.9 * (np.clip(auc, LOW, 1) - LOW) / (1 - LOW)
+    return row + 0.45 - 0.9 * (np.clip(auc, low, 1) - low) / (1 - low)
 
 
 def _median(runs: pd.DataFrame) -> float:
     return float(np.median([auc for run in runs["selected"] for _, auc in run]))
 
 
-def _panel(axis: Axes, runs: pd.DataFrame, variants: list[str]) -> None:
-    trained = runs[runs["trained"]]
-    length = max((len(curve) for run in trained["curves"] for curve in run), default=1)
+def _rows(axis: Axes, runs: pd.DataFrame, variants: list[str], middle: float):
+    """The rows of a panel that have runs, with the median on the right; others say so."""
     for row, variant in enumerate(variants):
         if row:
             axis.axhline(row - 0.5, color=plotting.GRID, linewidth=0.6)
         own = runs[runs["variant"] == variant]
         if own.empty:
-            axis.text(0.5 * length, row, "not run", ha="center", va="center", fontsize=6.5,
+            axis.text(middle, row, "not run", ha="center", va="center", fontsize=6.5,
                       color=plotting.FAINT)  # fmt: skip
             continue
-        height = _height(row, CHANCE)
-        axis.axhline(height, color=plotting.FAINT, linewidth=0.6, linestyle=plotting.DASHES)
-        _row(axis, row, own, length)
+        yield row, own
         right = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 6}
-        plotting.beside(axis, f"{_median(own):.2f}", (1, row), (2, 0), **right)
-    axis.set_xlim(0, length + 1)
-    axis.set_xlabel("Epoch")
+        plotting.beside(axis, percent(_median(own)), (1, row), (5, 0), **right)
     axis.tick_params(axis="y", length=0)
 
 
-def _row(axis: Axes, row: int, runs: pd.DataFrame, length: int) -> None:
+def _panel(axis: Axes, runs: pd.DataFrame, variants: list[str], low: float) -> None:
+    length = max((len(curve) for run in runs["curves"] for curve in run), default=1)
+    for row, own in _rows(axis, runs, variants, 0.5 * length):
+        height = _height(row, CHANCE, low)
+        axis.axhline(height, color=plotting.FAINT, linewidth=0.6, linestyle=plotting.DASHES)
+        _row(axis, row, own, low)
+    axis.set_xlim(0, length + 1)
+    axis.set_xlabel("Epoch")
+
+
+def _row(axis: Axes, row: int, runs: pd.DataFrame, low: float) -> None:
     colour = plotting.group_colour(runs["group"].iloc[0])
     epoch, auc = np.array([pair for run in runs["selected"] for pair in run], float).T
-    if not runs["trained"].all():
-        epoch = np.linspace(0.3, 0.7, len(auc)) * length
-        axis.plot([0.25 * length, 0.75 * length], [_height(row, np.median(auc))] * 2, color=colour,
-                  linewidth=1.3)  # fmt: skip
-        auc = np.sort(auc)
-    else:
-        # Folds that stopped early keep their last value: the median is always over all folds.
-        curves = [curve for run in runs["curves"] for curve in run]
-        own = max(map(len, curves))
-        whole = np.array([np.pad(curve, (0, own - len(curve)), "edge") for curve in curves])
-        low, middle, high = np.nanquantile(whole, [0.25, 0.5, 0.75], axis=0)
-        x = np.arange(1, own + 1)
-        axis.fill_between(x, _height(row, low), _height(row, high), linewidth=0,
-                          color=plotting.lighter(colour, 0.75))  # fmt: skip
-        axis.plot(x, _height(row, middle), color=colour, linewidth=1.2)
+    first, middle, third = (_height(row, end, low) for end in _quartiles(runs))
+    x = np.arange(1, len(middle) + 1)
+    axis.fill_between(x, first, third, linewidth=0, color=plotting.lighter(colour, 0.75))
+    axis.plot(x, middle, color=colour, linewidth=1.2)
     size = 2.4 if len(auc) <= 40 else 1.5
-    axis.plot(epoch, _height(row, auc), "o", color="white", markeredgecolor=colour,
+    axis.plot(epoch, _height(row, auc, low), "o", color="white", markeredgecolor=colour,
               markersize=size, markeredgewidth=0.6, zorder=3)  # fmt: skip
+
+
+def _exact(axis: Axes, runs: pd.DataFrame, variants: list[str], low: float) -> None:
+    """Methods without epochs: the AUC along the axis."""
+    axis.axvline(CHANCE, color=plotting.FAINT, linewidth=0.6, linestyle=plotting.DASHES)
+    for row, own in _rows(axis, runs, variants, (1 + low) / 2):
+        colour = plotting.group_colour(own["group"].iloc[0])
+        auc = np.array([value for run in own["selected"] for _, value in run])
+        axis.plot(auc, np.full(len(auc), row), "o", color="white", markeredgecolor=colour,
+                  markersize=3.4, markeredgewidth=0.7, clip_on=False)  # fmt: skip
+        axis.plot([_median(own)] * 2, [row - 0.32, row + 0.32], color=colour, linewidth=1.6,
+                  clip_on=False)  # fmt: skip
+    axis.set_xlim(low, 1)
+    axis.set_xlabel("Validation AUC of the selected models (%)")
+    plotting.in_percent(axis.xaxis)

@@ -1,11 +1,11 @@
 """The overview page: what the template needs, gathered from explicit files."""
 
-import re
+import base64
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from os.path import relpath
 from pathlib import Path
-from typing import NamedTuple
 
 import jinja2
 import pandas as pd
@@ -13,35 +13,14 @@ import pandas as pd
 from brio_core.cohorts.subsets import DRAWN
 from brio_core.reporting import results
 from brio_core.reporting.pages.headline import headlines
-from brio_core.reporting.pages.pictures import Picture, read_picture
+from brio_core.reporting.pages.items import read_figures, read_tables, sections
+from brio_core.reporting.pages.views import rankings, site_maps
 from brio_core.reporting.table import duration, plural
 from brio_core.reporting.tables.permuted import permuted_rows, verdict
 from brio_core.reporting.tables.settings import read_yaml
-from brio_core.system.files import read_json
 from brio_core.system.versions import ROOT
 
-# In the order of the page; a section that is not listed comes before "paper".
-SECTIONS = {
-    "method": "The method in one picture",
-    "cohort": "Cohorts and who is in them",
-    "results": "Results",
-    "comparison": "Noise or difference?",
-    "permuted": "Check: permuted labels",
-    "training": "Training",
-    "diagnostics": "Diagnostics",
-    "paper": "The paper against ours",
-    "efficiency": "Cost",
-    "settings": "Choices that the paper leaves open",
-}
-
-
-class Section(NamedTuple):
-    """A part of the page."""
-
-    name: str
-    title: str
-    tables: list[dict]
-    figures: list[Picture]
+FOLDER = ROOT / "workflow" / "report"
 
 
 def render(
@@ -58,44 +37,76 @@ def render(
     methods_text: str = "",
 ) -> str:
     """The page as text. Everything that came from data is escaped by the template."""
-    rows = results.read_summaries(summaries)
-    is_permuted = rows["protocol"].str.fullmatch(results.PERMUTED.pattern)
-    permuted = rows[is_permuted]
+    rows, site_rows = results.read_summaries(summaries), results.read_sites(sites)
+    permuted = rows[rows["protocol"].str.fullmatch(results.PERMUTED.pattern)]
     trained = results.read_runs(runs)
-    folder = Path(out).parent
-
-    def links(paths: Sequence[str], *endings: str) -> list[str]:
-        return [relpath(Path(path).with_suffix(end), folder) for path in paths for end in endings]
-
+    places = {
+        f"{cohort}/{protocol}": (
+            results.cohort_title(datasets, cohort),
+            results.place_title(datasets, cohort, protocol),
+        )
+        for cohort, protocol in dict.fromkeys(zip(rows["cohort"], rows["protocol"]))
+        if protocol in results.PROTOCOLS
+    }
+    shown, notes, empty = read_tables(tables, places)
+    script = (FOLDER / "overview.js").read_text(encoding="utf-8")
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ROOT / "workflow" / "report"),
+        loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     return environment.get_template("overview.html.j2").render(
-        cohorts=[
-            results.cohort_title(datasets, name)
+        cohorts={
+            name: results.cohort_title(datasets, name)
             for name in results.ordered(run["cohort"] for run in trained)
-        ],
+        },
+        protocols={
+            name: title
+            for name, title in results.PROTOCOLS.items()
+            if name in set(rows["protocol"])
+        },
         facts=_facts(trained, _whole_cohorts(rows), datasets),
         overrides=changed_hyperparameters(read_yaml(config) or {}),
-        headlines=headlines(rows, results.read_sites(sites), datasets),
+        answers=headlines(rows, site_rows, datasets),
+        rankings=rankings(rows, datasets),
+        site_maps=site_maps(rows, site_rows, datasets),
         verdict=verdict(permuted_rows(permuted)) if len(permuted) else "",
-        sections=sections(list(map(read_json, tables)), list(map(read_picture, figures))),
+        sections=sections([*read_figures(figures, places), *shown]),
+        notes=notes,
+        empty=empty,
         versions=_versions(trained),
         config=Path(config).read_text(encoding="utf-8"),
-        config_name=relpath(config, folder),
-        files={
-            "Tables": links(tables, ".csv", ".md", ".tex"),
-            "Figures": links(figures, ".pdf", ".png"),
-            "Summaries": links(summaries, ".csv"),
-            "Configuration": [relpath(config, folder)],
-        },
+        config_name=relpath(config, Path(out).parent),
+        citation=_citation(),
+        methods_text=Path(methods_text).read_text(encoding="utf-8") if methods_text else "",
         command=command,
         one_run=f"{trained[0]['folder']}/predictions.csv",
+        style=(FOLDER / "overview.css").read_text(encoding="utf-8"),
+        script=script,
+        # The only script that a browser runs on this page.
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _citation() -> str:
+    """How CITATION.cff says to cite the software and the paper, as BibTeX."""
+    cited = read_yaml(ROOT / "CITATION.cff")
+    entries = {"software": cited, "paper": cited["references"][0]}
+    text = []
+    for kind, entry in entries.items():
+        names = [
+            (one.get("name") and f"{{{one['name']}}}")
+            or f"{one['family-names']}, {one['given-names']}"
+            for one in entry["authors"]
+        ]
+        lines = {"title": f"{{{entry['title']}}}", "author": " and ".join(names)}
+        if "version" in entry:
+            lines["version"] = str(entry["version"])
+        body = ",\n".join(f"  {key} = {{{value}}}" for key, value in lines.items())
+        text.append(f"@{'software' if kind == 'software' else 'misc'}{{brio-{kind},\n{body}\n}}")
+    return "\n\n".join(text)
 
 
 def changed_hyperparameters(run: dict) -> dict[str, dict]:
@@ -110,24 +121,6 @@ def changed_hyperparameters(run: dict) -> dict[str, dict]:
         for name, values in run.get("config", {}).get("overrides", {}).items()
     }
     return {name: values for name, values in changed.items() if values}
-
-
-def sections(tables: list[dict], figures: list[Picture]) -> list[Section]:
-    """Tables and figures by the section that they name, in the order of the page."""
-    found = results.ordered([*(t["section"] for t in tables), *(f.section for f in figures)])
-    known = list(SECTIONS)
-    last = known.index("paper")
-    others = [name for name in found if name not in SECTIONS]
-    order = [name for name in [*known[:last], *others, *known[last:]] if name in found]
-    return [
-        Section(
-            re.sub(r"[^a-z0-9]+", "-", name.lower()),
-            SECTIONS.get(name, name[:1].upper() + name[1:]),
-            [t for t in tables if t["section"] == name],
-            [f for f in figures if f.section == name],
-        )
-        for name in order
-    ]
 
 
 def _whole_cohorts(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """Figures as pages show them."""
 
-import base64
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,35 +7,26 @@ from brio_core.system.errors import BrioError
 
 
 class Picture(NamedTuple):
-    """A figure; its title, caption, alternative text and section come from the PNG itself."""
+    """The words of a figure, which come from the PNG itself, and its width in pixels."""
 
     title: str
     caption: str
     alt: str
     section: str
-    data: str
     width: int
-    height: int
 
 
 def read_picture(path: str | Path) -> Picture:
-    """A PNG with its words."""
+    """The words of a PNG."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
-            text, (width, height) = image.text, image.size
+            text, width = image.text, image.width
     except FileNotFoundError:
         raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
     except (UnidentifiedImageError, AttributeError):
         raise BrioError(f"{path} is not a PNG; give the .png of a figure") from None
     title = text.get("Title", Path(path).stem)
-    return Picture(
-        title,
-        text.get("Description", ""),
-        text.get("Comment", title),
-        text.get("Section", "results"),
-        base64.b64encode(Path(path).read_bytes()).decode(),
-        width,
-        height,
-    )
+    caption, alt = text.get("Description", ""), text.get("Comment", title)
+    return Picture(title, caption, alt, text.get("Section", "results"), width)

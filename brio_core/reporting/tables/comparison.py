@@ -13,7 +13,7 @@ from brio_core.reporting.table import NONE, Cell, Table, percent, with_interval
 OUTPUT = {
     "files": ["summaries", "sites"],
     "page": "comparison",
-    "title": "Noise or difference",
+    "title": "Paired tests over sites",
     "caption": "Each method against one reference at the same unseen sites, and how much sites of "
     "these sizes differ by sampling alone.",
     "options": ["reference", "margin"],

@@ -46,10 +46,11 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     table = in_paper_order(pd.DataFrame(rows))
     printed = given.table(
         COLUMNS,
-        by_cohort(table, given, COLUMNS, _cells),
+        # With single seeds there is nothing to say, and pages leave the table out.
+        by_cohort(table, given, COLUMNS, _cells) if (table["seeds"] > 1).any() else (),
         "One seed: the mean over sites of one seed's score, then mean and standard deviation over "
         "seeds, which is what another seed would change. All seeds: scores of the mean of their "
-        "probabilities. It costs as many trainings; compare it with others of its kind.",
+        "probabilities. An ensemble needs one training per seed; compare it with other ensembles.",
     )
     return table, printed
 

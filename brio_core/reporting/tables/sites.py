@@ -18,7 +18,7 @@ OUTPUT = {
 
 COLUMNS = (
     "Site", "Class", "Subjects", "Age", "Female (%)", "Motion (mm)", "Frames", "Minutes",
-    "Mean FC", "Spread of FC", "Outliers", "Site told (%)",
+    "Mean FC", "Spread of FC", "Outliers", "Site identifiable (%)",
 )  # fmt: skip
 
 
@@ -46,9 +46,9 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         lines,
         "Mean ± standard deviation over subjects. Motion: mean framewise displacement. Mean and "
         "spread of FC: over pairs of regions, in Fisher z. Outliers: subjects whose FC is unlike "
-        "that of the others of their site, or on another level; they are kept. Site told: share "
-        "of subjects whose site a linear classifier finds from the FC of others. Groups of one "
-        "person show their number only, and so do further ones that would give them away.",
+        "that of the others of their site, or on another level; they are kept. Site identifiable: "
+        "share of subjects whose site a linear classifier finds from the FC of others. Groups of "
+        "one person show their number only, and so do further ones that would give them away.",
         more_caption=" ".join(_sentence(*one, given.datasets) for one in profiles.items()),
         left=(0, 1),
     )
