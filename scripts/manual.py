@@ -156,10 +156,18 @@ def _table(head: tuple, rows: list[tuple]) -> str:
 
 def _python() -> str:
     text = "# Python interface\n\nOther programs may import these. All else may change.\n"
+    # `from brio_core import …` has these names of estimators.py, and no others.
+    package = (ROOT / "brio_core" / "__init__.py").read_text(encoding="utf-8")
+    exported = re.findall(r'"(\w+)"', re.search(r"__all__ = \[(.*?)\]|$", package, re.S)[1] or "")
     for pattern in INTERFACE:
         for path in sorted((ROOT / "brio_core").glob(pattern)):
             module = ast.parse(path.read_text(encoding="utf-8"))
-            found = "".join(_described(node, 3) for node in module.body)
+            nodes = [
+                node
+                for node in module.body
+                if path.name != "estimators.py" or getattr(node, "name", "") in exported
+            ]
+            found = "".join(_described(node, 3) for node in nodes)
             if found:
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 text += f"\n## {name}\n\n{_prose(module)}\n{found}"
@@ -172,13 +180,14 @@ def _described(node: ast.stmt, level: int) -> str:
         return ""
     if not ast.get_docstring(node):
         return ""
-    head = f"class {node.name}"
     inside = ""
     if isinstance(node, ast.FunctionDef):
         returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
         head = f"{node.name}({ast.unparse(node.args)}){returns}"
     else:
         inside = "".join(_described(one, level + 1) for one in node.body)
+        made = [one for one in node.body if getattr(one, "name", "") == "__init__"]
+        head = f"class {node.name}" + "".join(f"({ast.unparse(one.args)})" for one in made)
     signature = f"```python\n{head}\n```"
     return f"\n{'#' * level} {node.name}\n\n{signature}\n\n{_prose(node)}\n{inside}"
 
