@@ -14,14 +14,20 @@ PARTS ?= 0 1 2 3 4 5
 PROCESSES ?= 2
 BENCHMARKS := operations training overhead extraction
 READY := .venv/.ready
+QUICK := "not slow and not browser and not cluster and not faults and not fuzz"
 # Rules call `python`, so the environment comes first in PATH; what the user's PYTHONPATH names
 # must not shadow pinned packages.
 IN_VENV := unset PYTHONPATH; PATH="$(CURDIR)/.venv/bin:$$PATH"
 PIP := .venv/bin/python -m pip --disable-pip-version-check --quiet
+# All packages but torch must have the hashes of envs/lock.txt. torch has several builds, and some
+# machines have their own; a named index is the only one that it and its libraries come from.
+FROM_INDEX := $(if $(TORCH_INDEX),unset PIP_EXTRA_INDEX_URL PIP_FIND_LINKS; \
+    export PIP_CONFIG_FILE=/dev/null;)
+TORCH_BUILD := -c constraints.txt $(addprefix --index-url ,$(TORCH_INDEX)) torch
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long soak test-browser test-cluster lint format bench pages lock \
-    audit clean
+.PHONY: help venv demo test test-long soak test-browser test-cluster lowest lint format bench pages \
+    docs lock audit clean
 
 help: ## list these targets
 	@echo "usage: make TARGET"
@@ -34,8 +40,7 @@ demo: $(READY) ## run the whole pipeline on the demo cohort
 	@$(IN_VENV) snakemake --cores all
 
 test: $(READY) ## run the tests that take less than a minute each
-	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile \
-	    -m "not slow and not browser and not cluster and not faults and not fuzz"
+	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m $(QUICK)
 
 test-long: $(READY) ## run the whole demo, kill programs, fill disks, feed thousands of broken inputs
 	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m "slow or faults or fuzz"
@@ -54,10 +59,21 @@ test-browser: $(READY) ## open the overview page in headless Chromium, which mus
 test-cluster: $(READY) ## run a small workflow on SLURM, which is installed if absent (Debian, root)
 	@$(IN_VENV) python -m pytest -m cluster
 
-lint: $(READY) ## check style and formatting
+lowest: $(READY) ## test the oldest packages that pyproject.toml allows, in .venv-lowest
+	@$(PYTHON) -m venv --clear .venv-lowest
+	@$(PIP) install $(UV)
+	@unset PYTHONPATH; $(FROM_INDEX) $(PIP) --python .venv-lowest install $(TORCH_BUILD)
+	@grep '^torch==' constraints.txt > .venv-lowest/torch.txt
+	@.venv/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct \
+	    --constraint .venv-lowest/torch.txt -e '.[imaging,report,workflow,test]'
+	@unset PYTHONPATH; PATH="$(CURDIR)/.venv-lowest/bin:$$PATH"; OMP_NUM_THREADS=1 \
+	    python -m pytest -n 2 --dist loadfile -m $(QUICK)
+
+lint: $(READY) ## check style, formatting, and types of the public interface
 	@$(IN_VENV) ruff check .
 	@$(IN_VENV) ruff format --check .
 	@$(IN_VENV) snakefmt --check Snakefile workflow
+	@$(IN_VENV) mypy
 
 format: $(READY) ## format all code
 	@$(IN_VENV) ruff check --fix .
@@ -77,6 +93,10 @@ pages: $(READY) ## make docs/configuration.md from the schemas, docs/results fro
 	@$(IN_VENV) python scripts/picture.py docs/results/abide-cc200/main-loso.csv --out docs/images/abide.svg
 	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
 
+docs: $(READY) ## build the documentation site in site/, which opens without a network
+	@$(IN_VENV) python scripts/site.py
+	@echo "Open site/index.html."
+
 lock: $(READY) ## write hashes of the versions in constraints.txt, and the licences of what is installed
 	@$(PIP) install $(UV)
 	@sed -E '/^(#|$$|($(TORCH))==)/d' constraints.txt | .venv/bin/uv pip compile --quiet --no-deps \
@@ -88,11 +108,9 @@ audit: $(READY) ## list versions of constraints.txt with known vulnerabilities, 
 	@$(IN_VENV) python scripts/audit.py constraints.txt
 
 clean: ## remove the environment and caches; results and data stay
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv .venv-lowest .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info build site
 	find brio_core scripts tests workflow benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
-# All packages but torch must have the hashes of envs/lock.txt. torch has several builds, and some
-# machines have their own; a named index is the only one that it and its libraries come from.
 $(READY): constraints.txt envs/lock.txt pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 \
 	or newer, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -106,9 +124,7 @@ $(READY): constraints.txt envs/lock.txt pyproject.toml
 	@echo "Getting $$(grep -c '==' envs/lock.txt) packages of envs/lock.txt, checked by hash (2 of 4, minutes)"
 	@unset PYTHONPATH; $(PIP) install --require-hashes --no-deps -r envs/lock.txt
 	@echo "Getting PyTorch, the largest of all (3 of 4, minutes)"
-	@unset PYTHONPATH; $(if $(TORCH_INDEX),unset PIP_EXTRA_INDEX_URL PIP_FIND_LINKS; \
-	    export PIP_CONFIG_FILE=/dev/null;) \
-	    $(PIP) install -c constraints.txt $(addprefix --index-url ,$(TORCH_INDEX)) torch
+	@unset PYTHONPATH; $(FROM_INDEX) $(PIP) install $(TORCH_BUILD)
 	@echo "Installing this project and checking that all versions fit (4 of 4)"
 	@unset PYTHONPATH; $(PIP) install --no-deps --no-build-isolation -e .
 	@$(PIP) check

@@ -1,4 +1,4 @@
-"""Pages have short sentences and short table cells; the README shows stored scores."""
+"""Pages are short and true, and a site is made of them."""
 
 import csv
 import re
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from brio_core.reporting.catalogue import catalogue
+from tests.programs import run_program
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "config/README.md", "results/README.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "config/README.md", "results/README.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
 WORDS = {"sentence": 25, "cell": 15}
 SCORES = "docs/results/abide-cc200/main-loso.csv"
@@ -57,3 +60,37 @@ def test_scores_of_the_readme_are_the_stored_ones():
         )
         line = f"| {row['label']} | {mean:.1f} | [{low:.1f}, {high:.1f}] | {row['seeds']} |"
         assert line in readme, f"should be {line}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The documentation site; a dead link or anchor would have stopped its making."""
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    done = run_program("site", "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_has_every_page_and_fetches_nothing(site):
+    pages = list(site.rglob("*.html"))
+    names = [path.relative_to(ROOT).with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")]
+    assert {site / name for name in names} <= set(pages)
+    home = (site / "index.html").read_text(encoding="utf-8")
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        fetched = r"<(?:script|img|iframe|source)[^>]*src=\S*//|<link[^>]*href=\"?https?:"
+        assert not re.search(fetched, text), page
+        # A list needs an empty line before it, or it is part of the paragraph.
+        assert not re.search(r"<p>(?:[^<]|<(?!/p>))*\n(?:[-*]|1\.) ", text), page
+    reference = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    assert "fisher_z_connectivity" in reference and "reference/methods.html" in home
+
+
+def test_the_reference_names_all_methods_and_outputs(site):
+    methods = (site / "reference" / "methods.html").read_text(encoding="utf-8")
+    for path in (ROOT / "config" / "methods").glob("*.yaml"):
+        assert f"<code>{path.stem}</code>" in methods
+    outputs = (site / "reference" / "outputs.html").read_text(encoding="utf-8")
+    for name in (*catalogue("tables"), *catalogue("figures")):
+        assert f"<code>{name}</code>" in outputs

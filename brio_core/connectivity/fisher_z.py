@@ -52,7 +52,7 @@ def fisher_z_connectivity(series: Tensor | np.ndarray) -> Tensor | np.ndarray:
         Zero diagonal; a constant ROI has a row and a column of zeros.
     """
     if not isinstance(series, Tensor):
-        return fisher_z_connectivity(torch.as_tensor(np.asarray(series))).numpy()
+        return np.asarray(fisher_z_connectivity(torch.as_tensor(np.asarray(series))))
     if not series.is_floating_point():
         series = series.double()
     count = torch.isfinite(series).all(-1).sum(-1).clamp_min(1)[..., None, None]

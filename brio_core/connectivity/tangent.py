@@ -82,7 +82,8 @@ def tangent_space(
         with one_thread():
             values, basis = torch.linalg.eigh(mean)
             whitening = _matrix(torch.rsqrt, values, basis)
-        each(_Logarithms(vectors, whitening))
+        # mypy does not see that a named tuple can be called.
+        each(_Logarithms(vectors, whitening))  # type: ignore[arg-type]
         gradient = _to_matrix(column_means(vectors))
         with one_thread():
             norm = float(torch.linalg.matrix_norm(gradient)) / gradient.numel()

@@ -43,7 +43,7 @@ def averaging_share(label: np.ndarray, logits: np.ndarray, strata: np.ndarray) -
         rows = strata == stratum
         if min(np.sum(label[rows] == side) for side in (0, 1)) > 1:
             averaged += delong(label[rows], logits[:, rows])[1]
-            single += np.mean([delong(label[rows], one[rows])[1] for one in logits])
+            single += float(np.mean([delong(label[rows], one[rows])[1] for one in logits]))
     return float(averaged / single) if single else 1.0
 
 

@@ -23,14 +23,14 @@ exec {sys.executable} "$@"
 
 
 def build_channel(folder: Path, environments: list[Path]) -> Path:
-    """Empty packages for everything that the environments name."""
+    """Empty packages for everything that the environments name, in the lowest version allowed."""
     import rattler.index
     from rattler_build import assemble_package
 
     channel = folder / CHANNEL
     (channel / "noarch").mkdir(parents=True)
     wanted = {
-        tuple(line.split(" ="))
+        tuple(line.split(",")[0].split(" >="))
         for path in environments
         for line in yaml.safe_load(path.read_text())["dependencies"]
     }

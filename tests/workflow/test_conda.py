@@ -53,6 +53,6 @@ def test_jobs_run_in_their_environments(conda, tmp_path):
 def test_a_version_that_is_not_there(conda, tmp_path):
     environment = ROOT / "envs" / "train.yaml"
     broken = tmp_path / "train.yaml"
-    broken.write_text(environment.read_text().replace("pytorch =", "pytorch =99."))
+    broken.write_text(environment.read_text().replace("pytorch >=2", "pytorch >=2.99"))
     with pytest.raises(Exception, match="pytorch"):
         asyncio.run(create(Path(conda["CONDA_STAND_IN"]) / CHANNEL, broken, tmp_path / "prefix"))

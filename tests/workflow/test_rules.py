@@ -96,23 +96,6 @@ def test_lint():
     assert found <= {"Shell command directly uses variable RUN from outside of the rule:"}
 
 
-def pins(path: Path) -> dict[str, str]:
-    lines = yaml.safe_load(path.read_text())["dependencies"]
-    return dict(line.split(" =") for line in lines)
-
-
-@pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
-def test_environments_are_pinned_like_the_virtual_one(path):
-    assert yaml.safe_load(path.read_text())["channels"] == ["conda-forge", "nodefaults"]
-    constraints = (ROOT / "constraints.txt").read_text()
-    wanted = dict(re.findall(r"^([\w.-]+)==([\w.]+)", constraints, flags=re.M))
-    wanted = {name.lower().replace("_", "-"): version for name, version in wanted.items()}
-    for package, version in pins(path).items():
-        name = {"pytorch": "torch", "python-isal": "isal"}.get(package, package)
-        if name != "python":
-            assert wanted[name] == version, package
-
-
 def third_party(scripts: list[Path]) -> set[str]:
     """What some programs import, directly or not, that is neither ours nor Python's."""
     names = set()
@@ -142,7 +125,9 @@ def test_environments_hold_what_is_imported(path, workflow_rules):
             }.get(rule.name, [])
     assert scripts
     imported = {PACKAGES.get(name, name) for name in third_party(scripts)}
-    assert imported <= set(pins(path))
+    assert imported <= {
+        line.split()[0] for line in yaml.safe_load(path.read_text())["dependencies"]
+    }
 
 
 @pytest.mark.skipif(
