@@ -9,3 +9,5 @@ regions the cohort goes without. ``stores`` keeps the series (series.h5) and the
 
 # A protocol: pairs of a patient and a control of one site who moved alike.
 MATCHED = "loso-motion-matched"
+# Another: the first fold alone, whose time and memory the paper reports.
+ONE_FOLD = "loso-one-fold"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brio_core.cohorts import MATCHED
+from brio_core.cohorts import MATCHED, ONE_FOLD
 from brio_core.cohorts.subsets import DRAWN, FEWEST_PAIRS, drawn_folds, motion_matched
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
@@ -195,8 +195,10 @@ def make_split(table, cohort: str, protocol: str, split_seed: int, ring: int = 0
     permuted, drawn = PERMUTED.fullmatch(protocol), DRAWN.fullmatch(protocol)
     if permuted:
         label = permute_within_site(site, label, int(permuted[1]))
-    if protocol == "loso" or permuted or drawn:
+    if protocol in ("loso", ONE_FOLD) or permuted or drawn:
         folds = loso(site, label, group, split_seed)
+        if protocol == ONE_FOLD:
+            folds = folds[:1]
         if drawn:
             folds = drawn_folds(folds, site, label, cohort, drawn)
     elif protocol == MATCHED:
@@ -221,7 +223,8 @@ def make_split(table, cohort: str, protocol: str, split_seed: int, ring: int = 0
     else:
         raise BrioError(
             f"there is no protocol {protocol!r}; choose loso, id, loso-permuted-<number>, "
-            f"{MATCHED}, or loso-sites-<number>-draw-<number>, also with subjects for sites"
+            f"{MATCHED}, {ONE_FOLD}, or loso-sites-<number>-draw-<number>, also with subjects for "
+            "sites"
         )
     split = {
         "cohort": cohort,

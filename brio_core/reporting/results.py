@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.cohorts import MATCHED
+from brio_core.cohorts import MATCHED, ONE_FOLD
 from brio_core.evaluation.scores import COLUMNS
 from brio_core.system.errors import BrioError
 from brio_core.system.files import digest, read_json
@@ -241,8 +241,8 @@ def cohort_title(datasets: dict, cohort: str) -> str:
 
 def protocol_title(protocol: str) -> str:
     """What a protocol is called in a heading."""
-    matched = {MATCHED: "unseen sites, motion-matched"}
-    return (PROTOCOLS | matched).get(protocol, protocol)
+    others = {MATCHED: "unseen sites, motion-matched", ONE_FOLD: "one unseen site, trained alone"}
+    return (PROTOCOLS | others).get(protocol, protocol)
 
 
 def place_title(datasets: dict, cohort: str, protocol: str) -> str:

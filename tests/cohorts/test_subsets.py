@@ -159,3 +159,9 @@ def test_too_few_pairs_are_told():
 def test_without_motion_a_sentence_says_what_to_do():
     with pytest.raises(BrioError, match="columns: mean_fd"):
         make_split(make_table().assign(mean_fd="n/a"), "toy", "loso-motion-matched", 0)
+
+
+def test_one_fold_is_the_first_one():
+    table = make_table()
+    whole, one = (make_split(table, "toy", name, 0) for name in ("loso", "loso-one-fold"))
+    assert one["folds"] == whole["folds"][:1] and one["subjects"] == whole["subjects"]

@@ -38,7 +38,7 @@ def test_motion_is_matched_where_it_is_known(elsewhere):
 
 
 def test_the_whole_run_leaves_draws_aside():
-    changed = ["learning-curve", "motion-matched"]
+    changed = ["learning-curve", "motion-matched", "one-fold"]
     resolved = configuration(methods=["linear-correlation"], experiments=["main", *changed])
     assert {pair[2] for pair in active_pairs(resolved, changed=False)} == {"loso", "id"}
-    assert len({pair[2] for pair in active_pairs(resolved)}) == 2 + 8 + 1
+    assert len({pair[2] for pair in active_pairs(resolved)}) == 2 + 8 + 1 + 1

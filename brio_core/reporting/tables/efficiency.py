@@ -47,7 +47,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
         "of the GPU for all folds that train together, or of the whole process on a CPU. Whole "
         "run: all seeds, one after the other. Methods without epochs fit a path of penalties. "
         "The paper names no hardware and reports one fold alone, so its figures show an order and "
-        "no ratio. Where one fold trains at a time, ours are of one fold too.",
+        "no ratio. The experiment one-fold measures ours of one fold alone.",
         *_totals(table, given.datasets),
         left=(0, 9),
     )

@@ -120,7 +120,8 @@ def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Tabl
         "AUC and ACC in %; ours with the 95 % interval over sites (folds where "
         "sites were seen in training). Block length: median and range over folds. Counts are "
         "exact. Bold: ours does not contain the paper's number. Time and memory have no "
-        "interval, because the paper names no hardware.",
+        "interval, because the paper names no hardware; ours are of all folds at once, the paper's "
+        "of one.",
         *_too_small(rows),
         more_caption=f"In the paper: {_counts(rows)}.",
         left=(0, 1),
