@@ -165,6 +165,7 @@ def bad_series() -> dict[str, bytes]:
         "large.npy": npy("(100000000, 8)"),
         "huge.npy": npy("(10000000000000000, 80000)"),
         "negative.npy": npy("(-80, 8)"),
+        "header.npy": npy("(80, [8)"),
         "named.npz": npy(),
         "large.npz": npz(npy("(100000000, 8)")),
         "bomb.npz": npz(npy() + bytes(1 << 30)),

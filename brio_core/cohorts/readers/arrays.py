@@ -8,6 +8,7 @@ import math
 import zlib
 from lzma import LZMAError
 from pathlib import Path
+from tokenize import TokenError
 from zipfile import BadZipFile
 
 import numpy as np
@@ -41,6 +42,9 @@ def read_array(path: Path, variable: str | None = None) -> np.ndarray:
         BadZipFile,
         LZMAError,
         zlib.error,
+        # NumPy reads a damaged header like Python's own text.
+        SyntaxError,
+        TokenError,
     ) as error:
         text = str(error) or "too large for the memory"
         raise Unusable(f"unreadable file: {path.name} ({text})") from None
