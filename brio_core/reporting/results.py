@@ -49,6 +49,8 @@ META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
 """The device of predictions that were not made here."""
+REIMPLEMENTED = "(reimplemented)"
+"""In labels of methods whose own code we could not read."""
 RUN_KEYS = ("cohort", "protocol", "variant", "seed", "ring")
 
 

@@ -28,6 +28,7 @@ VARIANTS = {
     "brio": ("BRIO", "Ours", 1.3),
     "brio-block0.5x": ("BRIO (block length × 0.5)", "Ours", 1.2),
     "linear-correlation": ("Linear (correlation)", "Linear", 1.5),
+    "core": ("CORE (reimplemented)", "Brain network methods", 1.1),
 }
 SCALES = {"brio-block0.5x": 0.5, "brio": 1.0, "brio-block2x": 2.0}
 
@@ -162,6 +163,9 @@ def test_scores_beside_the_papers(results):
             assert row["low"] < ours < row["high"]
             assert row["contains"] == ("yes" if row["low"] <= theirs <= row["high"] else "no")
     assert (own.loc["gat", "status"] == "not run").all()
+    core = own.loc["core"]
+    assert (core["status"] == "run").all() and core["difference"].notna().all()
+    assert core["contains"].isna().all(), "it can neither agree nor disagree"
 
 
 def test_deviations_that_sampling_alone_would_exceed_are_counted(results):

@@ -25,6 +25,7 @@ from brio_core.reporting.results import (
     EXTERNAL,
     GROUPS,
     PLACE,
+    REIMPLEMENTED,
     cohort_title,
     ordered,
     read_sites,
@@ -43,7 +44,6 @@ OUTPUT = {
 }
 
 COLUMNS = ("Claim", "Quantity", "Paper", "Ours", "Holds?")
-REIMPLEMENTED = "(reimplemented)"
 # Quantities of our costs by the paper's names of them.
 COSTS = {"seconds_per_epoch": "seconds_per_epoch", "peak_memory_gb": "gpu_memory_gb"}
 SCALES = {"points": 100, "%": 100}

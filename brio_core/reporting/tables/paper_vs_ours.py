@@ -10,7 +10,7 @@ from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
 from brio_core.reporting.given import Given
 from brio_core.reporting.paper import paper_numbers
-from brio_core.reporting.results import PLACE, cohort_title, ordered, read_variants
+from brio_core.reporting.results import PLACE, REIMPLEMENTED, cohort_title, ordered, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, plural
 
 OUTPUT = {
@@ -74,6 +74,9 @@ def compare(given: Given) -> pd.DataFrame:
     table["contains"] = inside.map({True: "yes", False: "no"}).where(found.notna().all(axis=1), "")
     table["status"] = found["value"].isna().map({True: NOT_RUN, False: "run"})
     keys = pd.MultiIndex.from_frame(table[PLACE])
+    # Ours of these is another method, and can neither agree nor disagree.
+    labels = pd.Series(index["label"].reindex(keys).to_numpy()).fillna("")
+    table.loc[labels.str.endswith(REIMPLEMENTED), "contains"] = ""
     for end in ("low", "high"):
         sampling = 100 * index[f"{SAMPLING}_{end}"].reindex(keys).to_numpy()
         table[f"sampling_{end}"] = pd.Series(sampling).where(table["quantity"] == "auc_sd")
@@ -121,7 +124,9 @@ def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Tabl
         "sites were seen in training). Block length: median and range over folds. Counts are "
         "exact. Bold: ours does not contain the paper's number. Time and memory have no "
         "interval, because the paper names no hardware; ours are of all folds at once, the paper's "
-        "of one.",
+        "of one. Methods that are reimplemented here can neither agree nor disagree.",
+        "The paper presumably tests the same sites. Two runs then differ by less than the interval "
+        "over sites, so a number inside it is no proof of agreement.",
         *_too_small(rows),
         more_caption=f"In the paper: {_counts(rows)}.",
         left=(0, 1),
@@ -151,7 +156,7 @@ def _counts(rows: pd.DataFrame) -> str:
         return f"{text}, {NOT_RUN}"
     yes, no = ((done["contains"] == word).sum() for word in ("yes", "no"))
     parts = [f"{yes} inside our interval", f"{no} outside"]
-    parts += [f"{n} without interval" for n in [len(done) - yes - no] if n]
+    parts += [f"{n} not compared" for n in [len(done) - yes - no] if n]
     parts += [f"{n} {NOT_RUN}" for n in [len(rows) - len(done)] if n]
     return f"{text}, {', '.join(parts)}"
 
