@@ -50,9 +50,9 @@ PLACE = ["cohort", "protocol", "variant"]
 META_KEYS = (*IDENTITY, "seed", "split_checksum", "folds")
 
 EXTERNAL = "external code"
-# In labels of methods whose own code we could not read.
-REIMPLEMENTED = "(reimplemented)"
 """The device of predictions that were not made here."""
+REIMPLEMENTED = "(reimplemented)"
+"""In labels of methods whose own code we could not read."""
 RUN_KEYS = ("cohort", "protocol", "variant", "seed", "ring")
 
 
