@@ -222,7 +222,8 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
 
 def test_figures_about_brio_are_left_out_without_it():
     resolved = configuration(methods=["gcn"], experiments=["main"])
-    assert output_names(resolved, "figures", ("diagnostics",)) == ["diagnostics-demo"]
+    left = ["diagnostics-demo", "abstention"]
+    assert output_names(resolved, "figures", ("diagnostics",)) == left
     assert "roi-profiles" not in output_names(resolved, "tables", ("diagnostics",))
 
 
