@@ -80,7 +80,8 @@ def test_the_run_of_the_document_on_abide():
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
     names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
-    assert tables - {*WHOLE_RUN} == {*names} - {"sites", "regions", "diagnostics", "confounds"}
+    left_out = {"sites", "regions", "diagnostics", "confounds", "abstention"}
+    assert tables - {*WHOLE_RUN} == {*names} - left_out
 
 
 def test_sweeps_are_shortened_by_variants():
@@ -221,7 +222,8 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
 
 def test_figures_about_brio_are_left_out_without_it():
     resolved = configuration(methods=["gcn"], experiments=["main"])
-    assert output_names(resolved, "figures", ("diagnostics",)) == ["diagnostics-demo"]
+    left = ["diagnostics-demo", "abstention"]
+    assert output_names(resolved, "figures", ("diagnostics",)) == left
     assert "roi-profiles" not in output_names(resolved, "tables", ("diagnostics",))
 
 

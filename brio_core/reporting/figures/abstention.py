@@ -11,7 +11,6 @@ from brio_core.reporting.diagnostics import read_diagnostics
 from brio_core.reporting.given import Given
 from brio_core.reporting.results import cohort_title
 from brio_core.reporting.tables.abstention import SCORES, abstention_rows
-from brio_core.system.errors import BrioError
 
 OUTPUT = {
     "files": ["diagnostics"],
@@ -20,6 +19,7 @@ OUTPUT = {
     "caption": "Accuracy and AUC of those who are kept, when the least certain are set aside.",
 }
 
+MISSING = "No stored diagnostics tell about single subjects"
 TITLES = {"accuracy": "Accuracy (%)", "auc": "AUC (%)"}
 STYLES = {STABILITY: "-", PROBABILITY: plotting.DASHES}
 
@@ -29,7 +29,11 @@ def draw(given: Given) -> plotting.Drawing:
     rows = abstention_rows(read_diagnostics(given.files["diagnostics"]))
     places = list(dict.fromkeys(zip(rows["cohort"], rows["protocol"])))
     if not places:
-        raise BrioError("no diagnostics tell about single subjects; diagnose again")
+        # Diagnostics of an earlier version, which must not cost the other figures.
+        figure, axes = plotting.new_figure(plotting.COLUMN, 1.0)
+        axes[0, 0].set_axis_off()
+        axes[0, 0].text(0.5, 0.5, MISSING, ha="center")
+        return plotting.Drawing(figure, f"{MISSING}.")
     figure, axes = plotting.new_figure(
         plotting.PAGE, 0.7 + 2.3 * len(places), len(places), len(SCORES)
     )
