@@ -12,9 +12,9 @@ from workflow.planning.hours import Size, cohort_size, estimate, read_times, rep
 from workflow.planning.loading import load
 
 DEMO_JOBS = {
-    "all": {"train": 15, "diagnose": 6, "table": 28, "figure": 14, "index": 1},
+    "all": {"train": 15, "diagnose": 6, "table": 28, "figure": 15, "index": 1},
     "tables": {"train": 15, "table": 28, "figure": 0, "index": 0, "diagnose": 6},
-    "figures": {"train": 14, "table": 0, "figure": 14, "diagnose": 6},
+    "figures": {"train": 14, "table": 0, "figure": 15, "diagnose": 6},
     "data": {"train": 0, "table": 4, "figure": 3, "site_profile": 1, "diagnose": 0},
     "diagnostics": {"train": 6, "table": 5, "figure": 5, "diagnose": 6},
     "ablations": {"train": 5, "table": 2, "figure": 1, "diagnose": 0},
