@@ -244,12 +244,8 @@ def test_shipped_places_of_cc200_are_those_of_its_image(load_dataset, tmp_path):
 def test_files_beside_the_code_are_packaged():
     root = Path(__file__).parents[2]
     declared = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = [
-        (package.replace(".", "/"), pattern)
-        for package, several in declared["package-data"].items()
-        for pattern in several
-    ]
-    packaged = {path for folder, pattern in patterns for path in (root / folder).glob(pattern)}
+    patterns = declared["package-data"]["*"]
+    packaged = {path for pattern in patterns for path in (root / "brio_core").rglob(pattern)}
     beside = {
         path
         for path in (root / "brio_core").rglob("*.*")

@@ -63,7 +63,8 @@ class TestMethod:
         method = registry.find(name)
         assert list(inspect.signature(method.logits).parameters) == ["self", "features"]
         assert list(inspect.signature(method.represent).parameters) == ["self", "features"]
-        assert list(inspect.signature(method.features).parameters) == ["self", "inputs"]
+        made_of = list(inspect.signature(method.features).parameters)
+        assert made_of == ["self", "inputs", "precision"]
 
     def test_nothing_fitted_depends_on_validation_or_test_scans(self, name, tmp_path):
         cohort, table = make_cohort()

@@ -204,7 +204,7 @@ def test_the_report_has_captions_categories_and_rules(finished):
         "Performance comparison",
         "Case study",
         "Each site is tested by models that were trained and selected on other sites.",
-        "brain networks whose evidence holds",
+        "in the order of the categories",
         "make_demo",
     ):
         assert text in page, text
