@@ -100,7 +100,7 @@ def test_nothing_ends_the_script_of_the_report(monkeypatch):
     """Snakemake writes parameters and labels into a script of report.html as they are."""
     assert "<" not in outputs.as_json({"title": TITLE})
     assert json.loads(outputs.as_json({"title": TITLE})) == {"title": TITLE}
-    monkeypatch.setattr(outputs, "item", lambda *place: {"title": TITLE, "section": TITLE})
+    monkeypatch.setattr(outputs, "item", lambda *place: {"title": TITLE})
     shown = outputs.report_item(None, "tables", "x")
     assert "<" not in str(shown) and shown["title"].startswith('The "$\\frac{x$" ‹/script>')
 

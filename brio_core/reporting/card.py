@@ -67,11 +67,12 @@ def card(bundle: Bundle) -> tuple[str, list[Block]]:
 
 def _cohort(cohort: str, training: dict) -> str:
     age, frames = training["age"], training["frames"]
-    people = f"{training['men']} men and {training['women']} women"
+    known = training["men"] + training["women"]
+    people = f"; {training['men']} men and {training['women']} women" if known else ""
     aged = f", 90 % of them aged {age[0]:.0f} to {age[2]:.0f}" if age else ""
     return (
         f"{cohort}: {plural(training['subjects'], 'subject')} of "
-        f"{plural(len(training['sites']), 'site')}, {training['positives']} of class 1; {people}"
+        f"{plural(len(training['sites']), 'site')}, {training['positives']} of class 1{people}"
         f"{aged}. Scans have {frames[0]:.0f} to {frames[2]:.0f} frames (90 %)."
     )
 

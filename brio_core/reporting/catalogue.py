@@ -48,7 +48,7 @@ SECTIONS = {
 
 
 class Output(NamedTuple):
-    """A table or figure. Title, caption and section are those of the experiment if empty."""
+    """A table or figure. Title and caption are those of the experiment if empty."""
 
     kind: str
     name: str
@@ -59,8 +59,6 @@ class Output(NamedTuple):
     """Its section of the overview page."""
     title: str = ""
     caption: str = ""
-    section: str = ""
-    """Its category in Snakemake's report."""
     options: tuple[str, ...] = ()
     """Further keys that its entry in an experiment may have."""
     reads: tuple[str, ...] = ()

@@ -40,10 +40,9 @@ def item(configuration: Configuration, kind: str, name: str) -> dict:
 
 
 def _completed(entry: dict, kind: str, experiment: dict) -> dict:
-    """An entry with title, caption and section: its own, the catalogue's or the experiment's."""
+    """An entry with title and caption: its own, the catalogue's or the experiment's."""
     output = catalogue(kind)[entry[kind[:-1]]]
-    keys = ("title", "caption", "section")
-    taken = {key: getattr(output, key) or experiment.get(key, "") for key in keys}
+    taken = {key: getattr(output, key) or experiment.get(key, "") for key in ("title", "caption")}
     return {**taken, **entry}
 
 

@@ -12,7 +12,6 @@ OUTPUT = {
     "page": "diagnostics",
     "title": "Block length of the re-estimation",
     "caption": "How many neighbouring frames are drawn together, as estimated in each fold.",
-    "section": "Data",
 }
 
 

@@ -16,7 +16,6 @@ OUTPUT = {
     "page": "cohort",
     "title": "Subjects per site and exclusions",
     "caption": "Subjects per site and class, and how many were left out for which reason.",
-    "section": "Data",
 }
 
 # Reasons that are shown, and the letters in a line of one.

@@ -11,7 +11,6 @@ OUTPUT = {
     "page": "method",
     "title": "Overview of BRIO",
     "caption": "From one scan to qualified alignment of sites.",
-    "section": "Method",
     "reads": ["docs/images/method.*"],
 }
 

@@ -14,7 +14,6 @@ OUTPUT = {
     "page": "diagnostics",
     "title": "Regions behind the qualified factors",
     "caption": "The five regions with the highest qualification-weighted pooling score of BRIO.",
-    "section": "Interpretability",
 }
 
 # Inches per cohort.

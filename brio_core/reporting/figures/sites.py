@@ -15,7 +15,6 @@ OUTPUT = {
     "page": "cohort",
     "title": "Sites before any training",
     "caption": "Age, head motion, scan length and connectivity per site and class.",
-    "section": "Data",
     "shows_subjects": True,
 }
 

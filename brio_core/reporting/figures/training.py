@@ -14,7 +14,6 @@ OUTPUT = {
     "page": "training",
     "title": "Course of training",
     "caption": "Validation AUC over epochs, and the epochs that were selected.",
-    "section": "Training",
 }
 
 CHANCE = 0.5

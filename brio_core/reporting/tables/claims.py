@@ -38,7 +38,6 @@ OUTPUT = {
     "page": "paper",
     "title": "The paper's claims",
     "caption": "Each claim of the paper, the quantity behind it, and whether it holds here.",
-    "section": "Paper and ours",
     "options": ["margin"],
     "reads": ["config/paper/*.csv"],
 }

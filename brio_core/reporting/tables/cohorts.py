@@ -12,7 +12,6 @@ OUTPUT = {
     "page": "cohort",
     "title": "Cohorts",
     "caption": "Subjects per site and class, frames, and who was excluded for which reason.",
-    "section": "Data",
 }
 
 

@@ -20,7 +20,6 @@ OUTPUT = {
     "page": "cohort",
     "title": "Statistics of the cohorts",
     "caption": "Subjects, sites and scans of every cohort, beside the paper's table of datasets.",
-    "section": "Data",
     "reads": ["config/paper/*.csv"],
 }
 

@@ -15,7 +15,6 @@ OUTPUT = {
     "page": "efficiency",
     "title": "Cost of training",
     "caption": "Time and memory, measured by the training jobs, beside the paper's figures.",
-    "section": "Training",
     "reads": ["config/paper/numbers.csv"],
 }
 

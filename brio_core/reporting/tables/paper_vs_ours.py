@@ -18,7 +18,6 @@ OUTPUT = {
     "page": "paper",
     "title": "The paper's numbers and ours",
     "caption": "Difference, interval, and whether ours contains the paper's number.",
-    "section": "Paper and ours",
     "reads": ["config/paper/*.csv"],
 }
 

@@ -12,7 +12,6 @@ OUTPUT = {
     "page": "cohort",
     "title": "Regions without signal",
     "caption": "Where regions are dead. One that is dead at a single site tells the site.",
-    "section": "Data",
 }
 MOST = 5
 

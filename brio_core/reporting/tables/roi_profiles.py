@@ -15,7 +15,6 @@ OUTPUT = {
     "page": "diagnostics",
     "title": "Regions behind the qualified factors",
     "caption": "The five regions with the highest qualification-weighted pooling score.",
-    "section": "Interpretability",
 }
 
 SHOWN = 5

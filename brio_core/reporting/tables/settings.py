@@ -20,7 +20,6 @@ OUTPUT = {
     "page": "settings",
     "title": "Choices that the paper leaves open",
     "caption": "What the paper does not state, our value in this run, and where to change it.",
-    "section": "Hyperparameters",
     "options": ["other_methods"],
     "reads": ["workflow/schemas/*.yaml"],
 }

@@ -13,7 +13,6 @@ OUTPUT = {
     "page": "cohort",
     "title": "Sites before any training",
     "caption": "Subjects and scans of every site, and whether connectivity tells the site.",
-    "section": "Data",
 }
 
 COLUMNS = (
