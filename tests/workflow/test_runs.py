@@ -201,8 +201,8 @@ def test_the_resolved_configuration_is_kept(finished):
 def test_the_report_has_captions_categories_and_rules(finished):
     page = (finished.folder / "results/report.html").read_text()
     for text in (
-        "Performance comparison",
-        "Case study",
+        "01 Results",
+        "Diagnostics",
         "Each site is tested by models that were trained and selected on other sites.",
         "in the order of the categories",
         "make_demo",
@@ -226,7 +226,7 @@ def test_the_report_lies_beside_the_results_that_it_shows(after_demo):
     done = after_demo.snakemake(*words)
     assert done.returncode == 0, done.stdout
     report = after_demo.folder / "my results/report.html"
-    assert "Performance comparison" in report.read_text()
+    assert "01 Results" in report.read_text()
     assert not usual.parent.exists()
     done = after_demo.snakemake("--report", "page.html", *words)
     assert done.returncode == 0, done.stdout
