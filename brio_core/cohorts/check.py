@@ -10,11 +10,10 @@ from brio_core.cohorts.duplicates import Sketches
 from brio_core.cohorts.extraction import Outcome, extract_batch
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.splits import make_split, one_class_folds
-from brio_core.cohorts.tables import LARGEST, MISSING, covariate
+from brio_core.cohorts.tables import LARGEST, MISSING, SEXES, covariate
 from brio_core.system.errors import BrioError
 
 # What training understands, in small or capital letters (brio_core/cohorts/cohort.py).
-MALE, FEMALE = ("1", "m", "male"), ("0", "2", "f", "female")
 # No scanner is so slow: a larger number of seconds must be milliseconds.
 LONGEST_TR = 20.0
 # Those of the experiment main, which every configuration runs unless it says otherwise.
@@ -140,14 +139,15 @@ def _notes(kept: list[dict]):
     for column in ("age", "sex", "mean_fd"):
         if missing := int((~known[column]).sum()):
             yield f"{column} is unknown for {missing} of {len(table)} kept subjects"
-    codes = f"is neither male ({', '.join(MALE)}) nor female ({', '.join(FEMALE)})"
+    male, female = ([word for word, sex in SEXES.items() if sex == one] for one in (1.0, 0.0))
+    codes = f"is neither male ({', '.join(male)}) nor female ({', '.join(female)})"
     # As training reads them.
     for column, what, unreadable in (
         *(
             (name, f"is no number from 0 to {most:g}", covariate(table[name]).isna())
             for name, most in LARGEST.items()
         ),
-        ("sex", codes, ~table["sex"].str.lower().isin([*MALE, *FEMALE])),
+        ("sex", codes, ~table["sex"].str.lower().isin(SEXES)),
     ):
         strange = table[known[column] & unreadable]
         if len(strange):

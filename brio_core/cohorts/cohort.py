@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from brio_core.cohorts.stores import Series, read_fc, read_series
-from brio_core.cohorts.tables import covariate
+from brio_core.cohorts.tables import SEXES, covariate
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
@@ -104,10 +104,9 @@ def padded_scans(series: Series, device: torch.device = CPU) -> Rows:
 
 def _covariates(table) -> np.ndarray:
     """Age, sex (1 = male) and mean framewise displacement as float32; NaN if unknown or absurd."""
-    male = {"m": 1.0, "male": 1.0, "1": 1.0, "f": 0.0, "female": 0.0, "2": 0.0, "0": 0.0}
     columns = [
         covariate(table["age"]),
-        table["sex"].str.lower().map(male),
+        table["sex"].str.lower().map(SEXES),
         covariate(table["mean_fd"]),
     ]
     return np.stack([column.to_numpy(np.float32) for column in columns], 1)

@@ -11,7 +11,7 @@ from brio_core.cohorts.readers.bids import BidsReader
 from brio_core.cohorts.readers.series import SERIES_ENDINGS, series_scan
 from brio_core.cohorts.scan import Scan, Unusable, constant_columns
 from brio_core.cohorts.stores import read_series
-from brio_core.cohorts.tables import MISSING, covariate, read_table
+from brio_core.cohorts.tables import MISSING, SEXES, covariate, read_table
 from brio_core.system.errors import BrioError
 
 # What a table of people may call its columns, beside what the bundle's own cohort calls them.
@@ -23,7 +23,6 @@ COLUMNS = {
     "mean_fd": ("mean_fd",),
     "tr": ("tr", "repetition_time"),
 }
-_MALE = {"m": 1.0, "male": 1.0, "1": 1.0, "f": 0.0, "female": 0.0, "2": 0.0, "0": 0.0}
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def read_people(path: Path, subjects: list[str], dataset: dict) -> People:
             f"{path} has the label {strange[0]!r} in column {columns['label']!r}, which is neither "
             f"of {known}; write these, or n/a"
         )
-    sex = [_MALE.get(value.lower(), np.nan) for value in values("sex")]
+    sex = [SEXES.get(value.lower(), np.nan) for value in values("sex")]
     numbers = {role: pd.Series(values(role), name=role) for role in ("age", "mean_fd")}
     age, motion = (covariate(numbers[role]).to_numpy(float) for role in ("age", "mean_fd"))
     tr = pd.to_numeric(pd.Series(values("tr")), errors="coerce").to_numpy(float)

@@ -22,6 +22,8 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 # An age in days is below the first, a mean displacement in mm below the second. What is negative or
 # larger, such as -9999, stands for a missing value or is a mistake.
 LARGEST = {"age": 1e5, "mean_fd": 1e3}
+# How tables write the sexes, in any case, and as which number a covariate has them.
+SEXES = {"1": 1.0, "m": 1.0, "male": 1.0, "0": 0.0, "2": 0.0, "f": 0.0, "female": 0.0}
 
 
 def covariate(column):

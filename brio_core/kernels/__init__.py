@@ -8,11 +8,9 @@ A kernel is here because some method takes 1.5 times as long without it on an H2
 
 - ``head_attention``, ``relu_dropout`` and ``dropout_norm`` give BrainNetTF 1.3 times each, and 1.8
   times together.
-- ``assignment`` works in BRIO's warm-up and validations, which that program does not time. A
-  validation of 20 folds with 116 ROIs took 1.5 ms instead of 11.4, a warm-up step 3.2 instead of
-  7.6.
-- ``node_input`` came with larger tiles of ``signed``: a step of BRIO with 200 ROIs then took 4.1 ms
-  instead of 5.0.
+- ``assignment`` works in BRIO's warm-up and validations, which that program does not time. Without
+  it every iteration of 60 starts a dozen kernels.
+- ``node_input`` was not timed alone yet.
 - ``edge_hidden`` and ``normed_scores`` are not in the table yet. With them an epoch of GSAT took
   2.0 s instead of 7.2, with two layers and 20 folds.
 - ``take`` gives no speed. Without it a captured CUDA graph could not read tables on the host.

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from brio_core.reporting.pages.plain import Block, Heading, Notice, as_html, as_markdown
-from brio_core.reporting.results import class_names
+from brio_core.reporting.results import CONNECTIVITY, class_names
 from brio_core.reporting.table import NONE, Cell, Row, Table, number, plural, with_interval
 from brio_core.system.files import write_text
 from brio_core.training.bundle import Bundle, read_bundle
@@ -12,11 +12,6 @@ NOTICE = (
     "For research only. Not for clinical use: it was not tested as a medical device, and no "
     "decision about a person may rest on it."
 )
-KINDS = {
-    "fisher-z": "Fisher-z correlations",
-    "logarithm": "the logarithm of shrunk correlations",
-    "partial": "partial correlations",
-}
 SUBGROUPS = {
     "women": "Women", "men": "Men", "young": "Youngest third", "middle": "Middle third of age",
     "old": "Oldest third",
@@ -38,7 +33,8 @@ def card(bundle: Bundle) -> tuple[str, list[Block]]:
     training, dataset = about["training"], about["dataset"]
     cohort = dataset.get("title", about["cohort"])
     negative, positive = class_names(dataset)
-    kind = KINDS.get(about["hyperparameters"]["connectivity"], "connectivity")
+    values = about["hyperparameters"]
+    kind = CONNECTIVITY[values["connectivity"]].format(values.get("shrinkage"))
     blocks: list[Block] = [
         Notice(NOTICE),
         f"This model says how likely a resting-state scan is of class 1 ({positive}) rather than "

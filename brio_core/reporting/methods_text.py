@@ -9,6 +9,7 @@ from brio_core.cohorts import MATCHED
 from brio_core.cohorts.subsets import DRAWN
 from brio_core.reporting.cohorts import CohortTables
 from brio_core.reporting.results import (
+    CONNECTIVITY,
     EXTERNAL,
     METHODS,
     PERMUTED,
@@ -141,16 +142,11 @@ def _cohort(cohort: CohortTables, dataset: dict, cite) -> str:
 
 
 def _connectivity(variants: dict) -> str:
-    named = {
-        "fisher-z": "Fisher's z of Pearson's correlation of standardised ROI series",
-        "logarithm": "the matrix logarithm of shrunk correlations (shrinkage {})",
-        "partial": "the partial correlation of shrunk correlations (shrinkage {})",
-    }
     used: dict[str, list[str]] = {}
     for one in variants.values():
         values = one["hyperparameters"]
         if (kind := values.get("connectivity")) is not None:
-            words = named.get(kind, kind).format(values.get("shrinkage"))
+            words = CONNECTIVITY.get(kind, kind).format(values.get("shrinkage"))
             used.setdefault(words, []).append(one["label"])
     most = max(used, key=lambda words: len(used[words]), default="")
     others = [f"for {_and(used[words])}, {words}" for words in used if words != most]

@@ -1,21 +1,19 @@
 """A bundle of a model that was trained on all sites, with all that its card tells."""
 
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
-from brio_core import __version__
-from brio_core.cohorts.cohort import read_participants, read_table
+from brio_core.cohorts.cohort import Cohort, read_participants, read_table
 from brio_core.cohorts.stores import input_checksums
 from brio_core.evaluation.site_distance import describe
 from brio_core.reporting.expectation import expectation
 from brio_core.reporting.results import Run
 from brio_core.training.bundle import Bundle
 from brio_core.training.final import Final, Wanted
+from brio_core.training.results import software
 
 # What a bundle repeats of the dataset's YAML: how its scans were read.
 DATASET = ("cohort", "source", "rois", "label", "columns", "inclusion")
@@ -45,18 +43,13 @@ def make_bundle(wanted: Wanted, final: Final, runs: Sequence[Run], words: dict) 
         "dataset": {key: dataset[key] for key in DATASET if key in dataset}
         | {key: words[key] for key in ("title", "task") if key in words},
         "cohort": cohort.name,
-        "training": _training(table.iloc[final.rows], cohort.series.frames[final.rows]),
+        "training": _training(cohort, final.rows, table.iloc[final.rows]),
         "decision": final.decision,
         "block_length": final.block_length,
         "expectation": expectation(runs, covariates, wanted.without),
         "inputs": inputs,
         "code": wanted.code,
-        "versions": {
-            "brio": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
+        "versions": software(),
     }
     state = {name: value.cpu() for name, value in final.state.items()}
     return Bundle(about, state, training._asdict())
@@ -75,17 +68,16 @@ def _rois(path: Path, names: list[str]) -> dict:
     return {"names": names, "all": every, "kept": kept}
 
 
-def _training(table: pd.DataFrame, frames: np.ndarray) -> dict:
+def _training(cohort: Cohort, rows: np.ndarray, table: pd.DataFrame) -> dict:
     """The training cohort in counts, by site."""
+    frames, (age, male, _) = cohort.series.frames[rows], cohort.covariates[rows].T
     table = table.assign(frames=frames, tr=pd.to_numeric(table["tr"], errors="coerce"))
-    age = pd.to_numeric(table["age"], errors="coerce").dropna()
-    male = table["sex"].str.lower().isin(["m", "male", "1"])
-    female = table["sex"].str.lower().isin(["f", "female", "0", "2"])
+    age = age[np.isfinite(age)]
     return {
         "subjects": len(table),
         "positives": int(table["label"].sum()),
-        "men": int(male.sum()),
-        "women": int(female.sum()),
+        "men": int((male == 1).sum()),
+        "women": int((male == 0).sum()),
         "age": [float(one) for one in np.percentile(age, (5, 50, 95))] if len(age) else None,
         "frames": [float(one) for one in np.percentile(frames, (5, 50, 95))],
         "sites": [

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from brio_core.cohorts.arrays import series_of
 from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
-from brio_core.cohorts.stores import Rois, Series
+from brio_core.cohorts.stores import Rois
 from brio_core.evaluation.intervals import auc_interval, prediction_interval
 from brio_core.evaluation.scores import Estimate
 from brio_core.evaluation.site_distance import FAR, Training, edges_of
@@ -61,7 +62,11 @@ def predict(
     usable = [row for row, problem in enumerate(problems) if not problem]
     if not usable:
         raise BrioError(f"{scans} has no usable scan: {subjects[0]}: {problems[0]}; correct it")
-    series = _series([subjects[row] for row in usable], [fitted[row] for row in usable], about)
+    series = series_of(
+        [fitted[row] for row in usable],
+        [subjects[row] for row in usable],
+        Rois.named(about["rois"]["names"]),
+    )
     training = Training(**bundle.arrays)
     parts, mean = [], 0.0
     for part in answers(
@@ -189,12 +194,6 @@ def _warnings(
     if row.get("stability", 1.0) < STABLE:
         found.append(UNSTABLE)
     return found
-
-
-def _series(subjects: list[str], scans: list[np.ndarray], about: dict) -> Series:
-    offsets = np.cumsum([0, *map(len, scans)])
-    rois = Rois.named(about["rois"]["names"])
-    return Series(tuple(subjects), np.concatenate(scans), offsets, rois, {})
 
 
 def external_validation(found: Predicted) -> str:

@@ -229,6 +229,14 @@ def fold_names(rows: pd.DataFrame, ending: str = "") -> str:
     return " or ".join(names.get(one, "fold") + ending for one in protocols)
 
 
+# Kinds of connectivity in words; those of shrunk correlations take the shrinkage.
+CONNECTIVITY = {
+    "fisher-z": "Fisher's z of Pearson's correlation of standardised ROI series",
+    "logarithm": "the matrix logarithm of shrunk correlations (shrinkage {})",
+    "partial": "the partial correlation of shrunk correlations (shrinkage {})",
+}
+
+
 def class_names(dataset: dict) -> tuple[str, str]:
     """Names of class 0 and class 1, from the task (``patient vs. control``) or the labels."""
     task = dataset.get("task", "").split(" vs. ")

@@ -12,11 +12,10 @@ import torch
 
 from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.splits import all_sites
-from brio_core.connectivity.block_length import estimate_block_length, round_half_up
+from brio_core.connectivity.block_length import fold_block_length, round_half_up
 from brio_core.methods import registry
 from brio_core.system.devices import make_deterministic
 from brio_core.system.errors import BrioError
-from brio_core.system.randomness import torch_generator
 from brio_core.training.bundle import refuse_bundle
 from brio_core.training.checkpoints import Checkpoints, fingerprint
 from brio_core.training.data import TrainingData, read_folds
@@ -111,14 +110,7 @@ def _data(wanted: Wanted, device: torch.device, memory_mb: int | None) -> Traini
     table = read_participants(wanted.cohort_dir / "participants.tsv")
     split = all_sites(table, cohort.name, wanted.without)
     (described,) = split["folds"]
-    train_rows = np.asarray(described["train"])
-    length = estimate_block_length(
-        cohort.series.scans(train_rows),
-        np.unique(cohort.site, return_inverse=True)[1][train_rows],
-        np.asarray(split["label"])[train_rows],
-        **wanted.block_length,
-        generator=torch_generator(cohort.name, described["name"], "block-length"),
-    )
+    length = fold_block_length(described, split, cohort.series, **wanted.block_length)
     estimates = [{"name": described["name"], "estimate": length}]
     folds = read_folds(cohort, split, {"split_checksum": split["checksum"], "folds": estimates})
     limit = None if memory_mb is None else memory_mb * 10**6

@@ -76,9 +76,11 @@ def _answer(
     # As rule connect does it: in double precision, then stored in single.
     fisher_z = torch.stack([fisher_z_connectivity(scan) for scan in read]).float().to(device)
     frames = torch.as_tensor(series.frames[rows], device=device)
+    needs = module.needed(module.hyperparameters)
     bold = torch.zeros(len(rows), int(frames.max()), len(series.rois))
-    for place, scan in enumerate(read):
-        bold[place, : len(scan)] = standardise(scan)
+    if count or "bold" in needs:
+        for place, scan in enumerate(read):
+            bold[place, : len(scan)] = standardise(scan)
     bold = bold.to(device)
     about = {
         "frames": frames,
@@ -86,7 +88,6 @@ def _answer(
         "row": torch.full_like(frames, -1),
         "site_number": torch.full_like(frames, ELSEWHERE),
     }
-    needs = module.needed(module.hyperparameters)
 
     def logits(scans: Features, times: int, precision: torch.dtype) -> Tensor:
         known = {name: value.repeat_interleave(times, 0) for name, value in about.items()} | scans

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import itertools
+import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core import __version__
 from brio_core.methods import registry
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.interface import Method
@@ -27,6 +29,16 @@ from brio_core.training.selection import calibration, decision_threshold
 MODEL_FORMAT = "brio-models"
 MODEL_VERSION = 2
 _GZIP = b"\x1f\x8b"
+
+
+def software() -> dict[str, str]:
+    """The versions that results keep."""
+    return {
+        "brio": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
 
 
 @dataclass(frozen=True)

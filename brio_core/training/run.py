@@ -1,6 +1,5 @@
 """From the files of a cohort to the files of a trained run."""
 
-import platform
 import sys
 import time
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from brio_core import __version__
 from brio_core.methods import registry
 from brio_core.system.devices import choose_device, device_name, make_deterministic
 from brio_core.system.errors import BrioError
@@ -23,6 +21,7 @@ from brio_core.training.results import (
     FoldResult,
     fold_decision,
     fold_logits,
+    software,
     write_history,
     write_models,
     write_predictions,
@@ -117,12 +116,7 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "inputs": inputs,
         "predictions": digest(out_dir / "predictions.csv"),
         "code": run.code,
-        "versions": {
-            "brio": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
+        "versions": software(),
         "device": device_name(device),
         "threads": torch.get_num_threads(),
         "group_size": machine.group_size or len(data.folds),

@@ -202,7 +202,7 @@ def test_the_report_has_captions_categories_and_rules(finished):
     page = (finished.folder / "results/report.html").read_text()
     for text in (
         "01 Results",
-        "Diagnostics",
+        "08 Diagnostics",
         "Each site is tested by models that were trained and selected on other sites.",
         "in the order of the categories",
         "make_demo",

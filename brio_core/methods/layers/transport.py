@@ -15,6 +15,8 @@ from brio_core import kernels
 
 # Points of a measure that the fused iterations hold at once.
 LARGEST_SIDE = 64
+# Factors and ROIs of an assignment that the fused iterations hold at once.
+MOST_FACTORS, MOST_ROIS = 16, 1024
 
 
 def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
@@ -24,7 +26,8 @@ def balanced_assignment(similarity: Tensor, iterations: int = 60) -> Tensor:
     what the iterations leave is an error of the rows: see :func:`marginal_error`.
     """
     n_rows, n_columns = similarity.shape[-2:]
-    if n_rows <= 16 and n_columns <= 1024 and kernels.usable(similarity, "assignment"):
+    fits = n_rows <= MOST_FACTORS and n_columns <= MOST_ROIS
+    if fits and kernels.usable(similarity, "assignment"):
         from brio_core.kernels.assignment import BalancedAssignment
 
         return BalancedAssignment.apply(similarity, iterations)[0]
