@@ -65,7 +65,7 @@ lowest: $(READY) ## test the oldest packages that pyproject.toml allows, in .ven
 	@unset PYTHONPATH; $(FROM_INDEX) $(PIP) --python .venv-lowest install $(TORCH_BUILD)
 	@grep '^torch==' constraints.txt > .venv-lowest/torch.txt
 	@.venv/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct \
-	    --constraint .venv-lowest/torch.txt -e '.[imaging,report,workflow,test]'
+	    --constraint .venv-lowest/torch.txt -e '.[imaging,report,workflow,slurm,test]'
 	@unset PYTHONPATH; PATH="$(CURDIR)/.venv-lowest/bin:$$PATH"; OMP_NUM_THREADS=1 \
 	    python -m pytest -n 2 --dist loadfile -m $(QUICK)
 

@@ -7,7 +7,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 # Folders of the repository, and where a wheel has them: estimators.py looks for presets, and
-# system/repository.py for the rest.
+# system/files.py for the rest.
 SHIPPED = {
     "config/methods": "brio_core/presets",
     "workflow": "brio_core/repository/workflow",

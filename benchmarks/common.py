@@ -14,12 +14,12 @@ import pandas as pd
 import torch
 import yaml
 
+from brio_core.cohorts.arrays import connectivity, series_of
 from brio_core.cohorts.cohort import Cohort
 from brio_core.cohorts.splits import make_split
-from brio_core.cohorts.stores import Rois, Series
-from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.methods import registry
 from brio_core.system.devices import make_deterministic
+from brio_core.system.residence import stated
 from brio_core.training.data import TrainingData, read_folds
 from brio_core.training.problem import Problem, Trial
 
@@ -81,9 +81,7 @@ def peak_memory(process: int | str = "self") -> int:
 
     From the kernel's own page: what ``resource`` tells begins with the memory of the parent.
     """
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    stated = [line.split()[1] for line in lines if line.startswith("VmHWM")]
-    return 1024 * int(stated[0]) if stated else 0
+    return stated(f"/proc/{process}/status", "VmHWM")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -126,14 +124,6 @@ def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
     frames = generator.integers(*size.frames, size=len(site), endpoint=True)
     scans = [smooth_noise(generator, number, size.rois) for number in frames]
     subjects = tuple(f"s{index:05d}" for index in range(len(site)))
-    series = Series(
-        subjects,
-        np.concatenate(scans),
-        np.concatenate([[0], np.cumsum(frames)]),
-        Rois.named(f"roi{index}" for index in range(size.rois)),
-        {},
-    )
-    fc = np.stack([fisher_z_connectivity(scan) for scan in scans]).astype(np.float32)
     covariates = np.zeros((len(site), 3), np.float32)
     people = pd.DataFrame({"subject": subjects, "site": site, "label": label, "group": "n/a"})
     split = make_split(people, "made-up", "loso", 0)
@@ -141,7 +131,9 @@ def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
         "split_checksum": split["checksum"],
         "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
     }
-    return Cohort("made-up", subjects, site, fc, series, covariates), split, lengths
+    series = series_of(scans, subjects)
+    cohort = Cohort("made-up", subjects, site, connectivity(scans), series, covariates)
+    return cohort, split, lengths
 
 
 def make_problem(

@@ -40,18 +40,13 @@ COLUMNS = ("method", "tries", "epochs", "seconds", "s per epoch and fold", "peak
 SCORES = ("AUC", "ACC", "validation AUC")
 
 
-def hyperparameters_of(method: str) -> dict:
-    """The common preset with the epochs asked for, all of which are trained."""
-    hyperparameters = common_settings(method)
+def measure(method: str) -> tuple:
+    """One row of the table."""
+    hyperparameters, search = common_settings(method), {}
+    # All epochs that were asked for are trained.
     if "epochs" in hyperparameters:
         first = min(hyperparameters["first_epoch"], ARGUMENTS.epochs)
         hyperparameters |= {"epochs": ARGUMENTS.epochs, "patience": 0, "first_epoch": first}
-    return hyperparameters
-
-
-def measure(method: str) -> tuple:
-    """One row of the table."""
-    hyperparameters, search = hyperparameters_of(method), {}
     if ARGUMENTS.search:
         search = yaml.safe_load((METHODS / f"{method}.yaml").read_text()).get("search", {})
     params = {"method": method, "label": method, "group": "", "search": search}

@@ -40,9 +40,10 @@ from brio_core.cohorts.splits import split_checksum
 from brio_core.cohorts.stores import Rois, write_series
 from brio_core.system.files import read_json, write_json
 
+# A kind of connectivity may follow a method.
 ROWS = (
     "brio", "linear-confounds", "linear-correlation", "linear-combat", "linear-reestimation",
-    "linear-logarithm", "linear-tangent",
+    "linear-logarithm", "linear-logarithm:partial", "linear-tangent",
 )  # fmt: skip
 PARSER = argument_parser(__doc__)
 PARSER.add_argument("what", nargs="?", choices=("stages", "duplicates"), default="stages")
@@ -103,11 +104,11 @@ def run(*arguments: object) -> str:
     return cost
 
 
-def params(method: str) -> str:
-    changes = {}
+def params(method: str, kind: str) -> str:
+    changes = {"connectivity": kind} if kind else {}
     if method == "brio":
         # One refresh in two epochs: its length grows with subjects like that of an epoch.
-        changes = {"epochs": 2, "warmup_epochs": 1, "first_epoch": 2, "refresh_interval": 10**6}
+        changes |= {"epochs": 2, "warmup_epochs": 1, "first_epoch": 2, "refresh_interval": 10**6}
     params = {"method": method, "label": method, "group": "-"}
     return json.dumps(params | {"hyperparameters": common_settings(method, **changes)})
 
@@ -128,11 +129,12 @@ def stages(folder: Path) -> dict[str, str]:
         "blocklength.py", "--series", series, "--participants", people, "--split", split,
         "--settings", "{}", "--out", lengths,
     )  # fmt: skip
-    for method in ARGUMENTS.methods:
-        measured[f"train {method}"] = run(
+    for row in ARGUMENTS.methods:
+        method, _, kind = row.partition(":")
+        measured[f"train {row}"] = run(
             "train.py", "--cohort-dir", folder, "--split", split, "--block-length", lengths,
-            "--variant", method, "--params", params(method), "--seed", 0, "--device", "cpu",
-            "--out-dir", folder / method, "--threads", ARGUMENTS.threads,
+            "--variant", method, "--params", params(method, kind), "--seed", 0, "--device", "cpu",
+            "--out-dir", folder / row, "--threads", ARGUMENTS.threads,
             "--memory-mb", ARGUMENTS.memory_mb,
         )  # fmt: skip
     return measured

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from brio_core.system.cli import run
 from brio_core.system.errors import BrioError
-from brio_core.system.repository import IN_CLONE, make_planning_importable
+from brio_core.system.files import IN_CLONE, ROOT, make_planning_importable, write_text
 
-CLONE = Path(__file__).resolve().parents[1]
 # A longer table would hide what is said after it.
 LONGEST_TABLE = 100
 
@@ -61,8 +60,7 @@ def fetch(arguments: argparse.Namespace) -> None:
         advice = dataset["how_to_get"].strip()
         raise BrioError(f"cohort {dataset['cohort']} cannot be downloaded by a program; {advice}")
 
-    from brio_core.cohorts.readers.pcp import PcpReader
-    from brio_core.cohorts.readers.pcp_download import download
+    from brio_core.cohorts.readers.pcp import PcpReader, download
 
     reader = PcpReader(dataset, arguments.data_dir)
     came, there = download(reader, arguments.attempts, arguments.wait, arguments.url)
@@ -94,7 +92,6 @@ def new_cohort(arguments: argparse.Namespace) -> None:
     """
     make_planning_importable()
     from brio_core.cohorts.new_cohort import METHODS, Answers, as_yaml, configuration, describe
-    from brio_core.system.files import write_text
     from workflow.planning.files import read_yaml
     from workflow.planning.loading import load
     from workflow.planning.schema import check as check_schema
@@ -130,12 +127,12 @@ def run_workflow(words: list[str]) -> None:
     if find_spec("snakemake") is None:
         raise BrioError(
             "'brio run' needs Snakemake, which this environment lacks; call 'make venv' in "
-            f"{CLONE}, and then its .venv/bin/brio"
+            f"{ROOT}, and then its .venv/bin/brio"
         )
     # Rules call `python`, which must be this one.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     # Without -P, files of the current folder could take the place of packages.
-    command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(CLONE / "Snakefile")]
+    command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
     sys.stdout.flush()
     os.execve(sys.executable, [*command, *words], os.environ | {"PATH": path})
 

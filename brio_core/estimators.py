@@ -18,17 +18,17 @@ from brio_core.cohorts.arrays import (
     FEATURES,
     SERIES,
     cohort_of,
+    demo_scans,
     kind_of,
     one_each,
     read_cohort,
 )
 from brio_core.cohorts.cohort import Cohort
-from brio_core.cohorts.demo.series import demo_scans
 from brio_core.connectivity import FISHER_Z
 from brio_core.evaluation.scores import Decision, probability
-from brio_core.evaluation.site_table import site_table
+from brio_core.evaluation.site_statistics import site_table
 from brio_core.methods import registry
-from brio_core.methods.linear.method import StandardisedEdges
+from brio_core.methods.linear.base import StandardisedEdges
 from brio_core.methods.linear.sites import ELSEWHERE
 from brio_core.system.errors import BrioError
 from brio_core.system.residence import gather
@@ -255,7 +255,7 @@ def unseen_site_scores(
     A :class:`SiteClassifier` is trained as by the workflow, all folds together. Another estimator
     is fitted on all other sites, fold by fold, by ``fit(scans, y)``.
 
-    Rows and columns are those of :func:`brio_core.evaluation.site_table.site_table`. With
+    Rows and columns are those of :func:`brio_core.evaluation.site_statistics.site_table`. With
     ``return_predictions`` comes a second table: subject, site, label and logit.
     """
     _, label = two_classes(y)

@@ -1,4 +1,4 @@
-"""All diagnostics of a trained run."""
+"""All diagnostics of trained runs of the same folds."""
 
 import argparse
 import os
@@ -13,17 +13,25 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
     parser.add_argument("--block-length", type=Path, required=True)
-    parser.add_argument("--run", type=Path, required=True, metavar="DIR", help="its folder")
+    parser.add_argument(
+        "--run", type=Path, nargs="+", required=True, metavar="DIR", help="their folders"
+    )
     parser.add_argument(
         "--settings", type=json_argument, required=True,
         help="JSON: 'diagnostics' of the configuration",
     )  # fmt: skip
-    parser.add_argument("--out-dir", type=Path, required=True, help="one CSV file per diagnostic")
+    parser.add_argument(
+        "--out-dir", type=Path, nargs="+", required=True,
+        help="one per run, with one CSV file per diagnostic",
+    )  # fmt: skip
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--memory-mb", type=int, help="that the process may have (default: all)")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if len(arguments.run) != len(arguments.out_dir):
+        parser.error("--run and --out-dir must name as many runs as folders")
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -37,15 +45,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     from brio_core.system.devices import choose_device
     from brio_core.training.data import RunFiles
 
-    diagnose_run(
-        RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length),
-        arguments.run,
-        arguments.settings,
-        arguments.out_dir,
-        choose_device(arguments.device, allow_cpu=True),
-        arguments.code,
-        arguments.memory_mb,
-    )
+    files = RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length)
+    device = choose_device(arguments.device, allow_cpu=True)
+    options, others = arguments.settings, (device, arguments.code, arguments.memory_mb)
+    for run_dir, out_dir in zip(arguments.run, arguments.out_dir):
+        diagnose_run(files, run_dir, options, out_dir, *others)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Draw a figure of the catalogue as PDF and PNG."""
 
-from brio_core.reporting.given import read_arguments
+from brio_core.reporting.catalogue import read_arguments
 from brio_core.system.cli import run
 
 
@@ -9,7 +9,7 @@ def main() -> None:
 
     from brio_core.reporting.plotting import save
 
-    save(given.module.draw(given), given, prefix)
+    save(given.make(), given, prefix)
 
 
 if __name__ == "__main__":

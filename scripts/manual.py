@@ -140,9 +140,8 @@ def _outputs() -> str:
                 for target, outputs in experiments.items()
                 if any(name == one.get(kind[:-1], "results") for one in outputs.get(kind, ()))
             ]
-            docstring = ast.get_docstring(ast.parse((ROOT / output.file).read_text("utf-8")))
             made_of = ", ".join(FILES[file][1] for file in output.files)
-            rows.append((f"`{name}`", docstring.split("\n\n")[0], made_of, ", ".join(asking)))
+            rows.append((f"`{name}`", output.shows, made_of, ", ".join(asking)))
         text += f"\n## {kind.capitalize()}\n\n"
         text += _table(("Name", "What it shows", "Made of", "Targets"), rows)
     return text

@@ -43,8 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     torch.set_num_threads(arguments.threads)
     from brio_core.reporting.card import write_card
-    from brio_core.reporting.expectation import read_left_out
-    from brio_core.reporting.model import make_bundle
+    from brio_core.reporting.model import make_bundle, read_left_out
     from brio_core.system.devices import choose_device
     from brio_core.training.bundle import write_bundle
     from brio_core.training.final import Wanted, train_final

@@ -27,7 +27,7 @@ def drawn(rows) -> str:
     import io
 
     from brio_core.reporting import plotting
-    from brio_core.reporting.table import with_interval
+    from brio_core.reporting.table import auc_text
     from brio_core.reporting.vectors import simplified
 
     rows = rows.sort_values("auc_mean", ascending=False, kind="stable")
@@ -39,9 +39,8 @@ def drawn(rows) -> str:
         colour = plotting.group_colour(row["group"])
         axis.plot(ends, [y, y], color=colour, linewidth=1.8, solid_capstyle="butt")
         axis.plot(mean, y, "D", color=colour, markersize=5, markeredgecolor="white")
-        cell = with_interval(mean, *ends)
         right = {"xycoords": ("axes fraction", "data"), "fontsize": 7, "va": "center"}
-        plotting.beside(axis, f"{cell.text} {cell.extra}", (1.0, y), (6, 0), **right)
+        plotting.beside(axis, auc_text(row), (1.0, y), (6, 0), **right)
     plotting.rows_down(axis, rows["label"].tolist())
     axis.set_xlabel("AUC on unseen sites (%), mean over sites and 95 % interval")
     plotting.in_percent(axis.xaxis)

@@ -43,8 +43,7 @@ def plan(arguments: argparse.Namespace) -> None:
 
 
 def work(arguments: argparse.Namespace) -> None:
-    from brio_core.remote.plan import read_plan
-    from brio_core.remote.work import check_files, do_jobs, pack
+    from brio_core.remote.plan import check_files, do_jobs, pack, read_plan
 
     planned, folder = read_plan(arguments.plan), arguments.plan.resolve().parent
     chosen = planned.choose(arguments.only)

@@ -23,7 +23,7 @@ def main() -> None:
     rows = table[["subject", "site", "label"]].copy()
     rows[["age", "male", "mean_fd"]] = cohort.covariates.astype(np.float64)
     rows = rows.assign(tr=table["tr"], frames=cohort.series.frames)
-    rows = rows.assign(**site_profile(np.asarray(cohort.fc), cohort.site))
+    rows = rows.assign(**site_profile(cohort.fc, cohort.site))
     text = rows.to_csv(sep="\t", index=False, float_format="%.6g", na_rep="n/a")
     write_text(arguments.out, text)
     outliers = (rows["outlier"] != "").sum()

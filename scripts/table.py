@@ -1,6 +1,6 @@
 """Make a table of the catalogue as CSV, Markdown and LaTeX, and as JSON for the overview page."""
 
-from brio_core.reporting.given import read_arguments
+from brio_core.reporting.catalogue import read_arguments
 from brio_core.system.cli import run
 
 
@@ -9,7 +9,7 @@ def main() -> None:
 
     from brio_core.reporting.writing import write_table
 
-    write_table(prefix, *given.module.make(given))
+    write_table(prefix, *given.make())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train one run (cohort, protocol, variant, seed): all folds, in one process."""
+"""Train the runs of a variant, one per seed, with all their folds: in one process."""
 
 import argparse
 import os
@@ -15,8 +15,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--block-length", type=Path, required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--params", type=json_argument, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--out-dir", type=Path, required=True)
+    parser.add_argument("--seed", type=int, nargs="+", required=True)
+    parser.add_argument("--out-dir", type=Path, nargs="+", required=True, help="one per seed")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--allow-cpu", action="store_true", help="use the CPU if there is no GPU")
     parser.add_argument("--threads", type=int, default=1)
@@ -26,7 +26,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if len(arguments.seed) != len(arguments.out_dir):
+        parser.error("--seed and --out-dir must name as many seeds as folders")
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -37,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     torch.set_num_threads(arguments.threads)
     from brio_core.training.data import RunFiles
-    from brio_core.training.run import Machine, Run, train_run
+    from brio_core.training.run import Machine, Run, train_runs
 
     files = RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length)
     machine = Machine(
@@ -47,8 +50,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         memory_mb=arguments.memory_mb,
         compress_models=arguments.compress_models,
     )
-    wanted = Run(files, arguments.variant, arguments.params, arguments.seed, arguments.code)
-    train_run(wanted, machine, arguments.out_dir)
+    runs = [
+        Run(files, arguments.variant, arguments.params, seed, arguments.code)
+        for seed in arguments.seed
+    ]
+    train_runs(runs, machine, arguments.out_dir)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def run_program(name: str, *arguments: object) -> subprocess.CompletedProcess:
     path = BRIO if name == "brio" else SCRIPTS / f"{name}.py"
     command = [str(path), *map(str, arguments)]
     out, err, code = io.StringIO(), io.StringIO(), 0
-    threads, exact = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    threads, exact = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     try:
         with (
             mock.patch.object(cli, "run", _call),
@@ -52,5 +52,5 @@ def run_program(name: str, *arguments: object) -> subprocess.CompletedProcess:
             code = 1
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(exact)
+        torch.set_deterministic_debug_mode(exact)
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())

@@ -12,6 +12,7 @@ from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.methods import registry
+from brio_core.methods.interface import Batch
 from brio_core.system.residence import rows_of
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.data import TrainingData, read_folds
@@ -112,6 +113,41 @@ def make_problem(
     data = TrainingData(cohort, split, chosen, torch.device("cpu"))
     trial = Trial(registry.find(name), settings_of(name, **overrides), variant or name, seed)
     return Problem(data, trial), split
+
+
+def untrained(name: str, n_subjects: int, n_rois: int, **overrides: object) -> tuple:
+    """A method for three sites, and its features of random FC."""
+    torch.manual_seed(0)
+    module = registry.find(name)(settings_of(name, **overrides), n_rois, 3)
+    fc = torch.randn(n_subjects, n_rois, n_rois, generator=torch.Generator().manual_seed(1))
+    return module, module.features({"fc": (fc + fc.mT) * ~torch.eye(n_rois, dtype=torch.bool)})
+
+
+def few_steps(name: str, n_subjects: int, n_rois: int, **overrides: object) -> tuple:
+    """The same after a few steps, so that it is not trivial to evaluate."""
+    module, features = untrained(name, n_subjects, n_rois, **overrides)
+    for key in range(3):
+        module.loss(batch_of(features, key), "0.7")
+    return module.eval(), features
+
+
+def batch_of(features: dict, key: int) -> Batch:
+    """All subjects of features, of two classes and one site."""
+    label = torch.arange(len(next(iter(features.values())))) % 2
+    return Batch(features, label, torch.zeros_like(label), torch.tensor(key))
+
+
+def trained_by(module: torch.nn.Module, loss: torch.Tensor) -> set[str]:
+    """Parts of the module that a loss gives a gradient to."""
+    names = [name for name, _ in module.named_parameters()]
+    grads = torch.autograd.grad(
+        loss, list(module.parameters()), allow_unused=True, retain_graph=True
+    )
+    return {
+        name.split(".")[0]
+        for name, value in zip(names, grads)
+        if value is not None and bool((value != 0).any())
+    }
 
 
 def train_all(problem: Problem, folder: Path, group_size: int | None = None) -> list:

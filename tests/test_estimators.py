@@ -195,7 +195,8 @@ def test_without_scikit_learn(toy, monkeypatch):
 def test_every_method_fits_and_predicts(name, toy):
     scans, y, sites, covariates = toy
     new = np.isin(sites, ["site4", "site5"])
-    fitted = SiteClassifier(name, small(name))
+    values = small(name)
+    fitted = SiteClassifier(name, values | ({"epochs": 3} if "epochs" in values else {}))
     fitted.fit(scans[~new], y[~new], sites[~new], covariates[~new])
     found = fitted.predict_proba(scans[new], covariates[new])
     assert np.isfinite(found).all() and len(np.unique(found[:, 1])) > 1

@@ -16,10 +16,10 @@ OUTSIDE = """
 import sys
 from pathlib import Path
 import brio_core
-from brio_core.cohorts.atlases import labels
-from brio_core.system.repository import IN_CLONE, make_planning_importable
+from brio_core.cohorts.atlases import regions
+from brio_core.system.files import IN_CLONE, make_planning_importable
 assert brio_core.__file__.startswith(sys.argv[1]) and not IN_CLONE
-assert (Path(labels.__file__).parent / "cc200.csv").is_file()
+assert (Path(regions.__file__).parent / "cc200.csv").is_file()
 assert (Path(brio_core.__file__).parent / "presets" / "brio.yaml").is_file()
 make_planning_importable()
 from workflow.planning.schema import SCHEMAS, read_dataset

@@ -14,8 +14,7 @@ from brio_core.cohorts.candidates import find_candidates
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.tables import read_table, write_table
 from brio_core.reporting import plotting
-from brio_core.reporting.catalogue import catalogue
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import Given, catalogue
 from brio_core.system.errors import BrioError
 from tests.reporting.standins import make_table, summarised, write_cohort, write_profile, write_run
 from workflow.planning import outputs
@@ -76,7 +75,7 @@ def test_figures_take_nothing_for_a_formula(results, tmp_path):
     for name, files in drawn.items():
         paths = {key: [str(path)] for key, path in files.items()}
         given = Given(catalogue("figures")[name], paths, datasets={"demo": {"title": TITLE}})
-        drawing = given.module.draw(given)
+        drawing = given.make()
         plotting.save(drawing, given, tmp_path / name)
         texts = [one.get_text() for one in drawing.figure.findobj(plotting.plt.Text)]
         assert name == "auc_by_site" or set(SITES) <= set(texts)

@@ -261,18 +261,18 @@ class TestPages:
         assert list(example["presets"]["common"]) == [field.name for field in fields(settings)]
 
     def test_example_of_a_table_works(self, tmp_path):
-        given = pytest.importorskip("brio_core.reporting.given")
-        from brio_core.reporting.catalogue import Output
+        from brio_core.reporting.catalogue import Given, Output
         from tests.reporting.standins import summarised, write_run
 
         page = read("docs/adding-a-table.md")
         scope: dict = {"__name__": "example"}
         exec(re.search(r"```python\n(.*?)```", page, re.S)[1], scope)
         (entry,) = yaml_blocks("docs/adding-a-table.md")[0]["outputs"]["tables"]
-        output = Output("tables", entry["table"], "example", **scope["OUTPUT"])
+        make = scope[f"{entry['table']}_table"]
+        output = Output("tables", entry["table"], "example", **make.words)
         runs = [write_run(tmp_path, variant) for variant in ("gcn", "brio")]
         _, sites = summarised(tmp_path, runs)
-        rows, table = scope["make"](given.Given(output, {"sites": [str(sites)]}))
+        rows, table = make(Given(output, {"sites": [str(sites)]}))
         assert len(rows) == len(table.rows) > 1
         assert list(rows["auc"]) == sorted(rows["auc"])
         assert table.title == "Hardest sites"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from test_docs import cells, prose, sentences, too_long
 
+from tests.forked import quick_python
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 # What a plan and a method need of a clone.
@@ -47,6 +49,8 @@ def execute(tmp_path):
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m brio_core "$@"\n')
         command.chmod(0o755)
         path = f"{command.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        if clone == ROOT:
+            path = f"{quick_python()}:{path}"
         variables = {"PATH": path, "PYTHONPATH": str(clone), "BRIO": str(clone)}
         typed = "".join(script(ROOT / "docs" / "tutorials" / name) for name in names)
         done = subprocess.run(

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from tests.forked import Forked, quick_python, run_snakemake
+
 ROOT = Path(__file__).resolve().parents[1]
 # The part of `make soak` that runs: tests then do more, at other random moments in each part.
 SOAK = os.environ.get("BRIO_SOAK")
@@ -44,7 +46,7 @@ CONFIG = {
 
 def cpu_seconds() -> float:
     """Of this process and of all programs that it has waited for."""
-    return sum(os.times()[:4])
+    return sum(os.times()[:4]) + Forked.cpu_seconds
 
 
 class Lab:
@@ -54,11 +56,11 @@ class Lab:
         self.folder = folder
         self.results = folder / "results"
 
-    def command(self, *words: object) -> list[str]:
-        """A command line of Snakemake."""
+    def words(self, *words: object) -> list[str]:
+        """What stands behind ``snakemake``."""
         here = ["--snakefile", ROOT / "Snakefile", "--directory", self.folder]
         config = ["--configfile", self.folder / "config" / "tiny.yaml"]
-        return list(map(str, [sys.executable, "-m", "snakemake", *words, *here, *config]))
+        return list(map(str, [*words, *here, *config]))
 
     def environment(self, **variables: str) -> dict[str, str]:
         """Rules call ``python``, which must be this one."""
@@ -68,15 +70,10 @@ class Lab:
 
     def snakemake(self, *words: object, **variables: str) -> subprocess.CompletedProcess:
         """Run Snakemake; the text of both streams is in ``stdout``."""
-        return subprocess.run(
-            self.command(*words),
-            cwd=ROOT,
-            env=self.environment(**variables),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
+        environment = self.environment(**variables)
+        if "PATH" not in variables:
+            environment["PATH"] = f"{quick_python()}{os.pathsep}{environment['PATH']}"
+        return run_snakemake(self.words(*words), ROOT, environment)
 
     def configure(self, **changes: object) -> None:
         """Write the configuration with some keys changed."""

@@ -9,15 +9,19 @@ import numpy as np
 import torch
 
 from brio_core.cohorts.cohort import Cohort, read_participants
+from brio_core.cohorts.demo import model
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z, fisher_z_connectivity, without_diagonal
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
+from brio_core.system.seeds import numpy_generator
 
 SERIES, CONNECTIVITY, FEATURES = "ROI series", "connectivity", "plain features"
 COVARIATES = ("age", "sex", "mean framewise displacement")
 # A matrix may miss symmetry by rounding.
 SYMMETRIC = 1e-5
+# Of unit signals of the demo: what is left of a voxel's noise in the mean of a region.
+NOISE = 1.0
 
 
 class Scans(Sequence):
@@ -87,6 +91,32 @@ def read_cohort(folder: str | Path) -> LabelledScans:
     )
 
 
+def demo_scans(per_site: int = 14) -> LabelledScans:
+    """The demo's seven sites and effects as ROI series, with as many patients (1) as controls (0).
+
+    They are always the same numbers, and nobody is unusable.
+    """
+    scans, people = [], []
+    for site in model.SITES:
+        for _ in range(per_site):
+            subject, label = f"sub-{len(people) + 1:03d}", 1 - len(people) % 2
+            draw = numpy_generator("demo-series", subject)
+            signals = model.roi_signals(site, subject, bool(label), site.frames, draw)
+            noise = model.autoregressive(draw, signals.shape, site.noise_colour)
+            scans.append(((signals + NOISE * noise) * site.gain).astype(np.float32))
+            about = (draw.uniform(18, 60), float(draw.integers(2)), draw.uniform(0.05, 0.3))
+            people.append((subject, label, site.name, about))
+    subjects, y, sites, covariates = zip(*people)
+    rois = Rois(model.NAMES, model.CENTROIDS.astype(np.float32), model.HEMISPHERES)
+    return LabelledScans(
+        Scans(series_of(scans, subjects, rois), "demo-series"),
+        np.array(y),
+        np.array(sites),
+        np.array(covariates, np.float32),
+        np.full(len(y), "n/a"),
+    )
+
+
 def kind_of(scans: Any) -> str:
     """What scans are: series, connectivity, or a table of plain features."""
     if isinstance(scans, Scans):
@@ -106,7 +136,13 @@ def cohort_of(scans: Any, sites: Any = None, covariates: Any = None, min_frames:
         name, (series, fc) = scans.cohort, scans.made()
     elif kind == SERIES:
         scans = [_checked(scan, number) for number, scan in enumerate(scans)]
-        _check_rois(scans)
+        n_rois = scans[0].shape[1]
+        for number, scan in enumerate(scans):
+            if scan.shape[1] != n_rois:
+                raise BrioError(
+                    f"scan {number} has {scan.shape[1]} ROIs, but scan 0 has {n_rois}; use one "
+                    "atlas, and give arrays of frames by ROIs"
+                )
         series, fc = series_of(scans, _numbers(len(scans))), connectivity(scans)
     else:
         fc = _square(scans) if kind == CONNECTIVITY else as_edges(np.asarray(scans))
@@ -174,16 +210,6 @@ def _checked(scan: Any, number: int) -> np.ndarray:
             "needed; leave it out"
         )
     return scan
-
-
-def _check_rois(scans: list[np.ndarray]) -> None:
-    n_rois = scans[0].shape[1]
-    for number, scan in enumerate(scans):
-        if scan.shape[1] != n_rois:
-            raise BrioError(
-                f"scan {number} has {scan.shape[1]} ROIs, but scan 0 has {n_rois}; use one atlas, "
-                "and give arrays of frames by ROIs"
-            )
 
 
 def _square(matrices: Any) -> np.ndarray:

@@ -13,7 +13,6 @@ from brio_core.cohorts.splits import make_split, one_class_folds
 from brio_core.cohorts.tables import LARGEST, MISSING, SEXES, covariate
 from brio_core.system.errors import BrioError
 
-# What training understands, in small or capital letters (brio_core/cohorts/cohort.py).
 # No scanner is so slow: a larger number of seconds must be milliseconds.
 LONGEST_TR = 20.0
 # Those of the experiment main, which every configuration runs unless it says otherwise.
@@ -70,7 +69,11 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
         return report
     try:
         candidates = find_candidates(reader)
-        outcomes, sketches = _read_scans(reader, candidates, rules)
+        outcomes, sketches = [], Sketches(rules.rois)
+        for _, subject, result in extract_batch(reader, list(enumerate(candidates))):
+            outcomes.append(Outcome.of(subject, result))
+            if not inclusion.scan_reason(outcomes[-1], rules):
+                sketches.add(subject, result.series)
         names = next((outcome.names for outcome in outcomes if outcome.names), ())
         rois = reader.rois(names)
     except BrioError as error:
@@ -162,16 +165,6 @@ def _notes(kept: list[dict]):
             f"{spread} of {len(table)} kept subjects share their group (columns.group) with "
             "another site; they do not train where that site validates or is tested"
         )
-
-
-def _read_scans(reader, candidates: list[dict], rules: inclusion.Rules):
-    """What became of every candidate, and sketches of the usable scans."""
-    outcomes, sketches = [], Sketches(rules.rois)
-    for _, subject, result in extract_batch(reader, list(enumerate(candidates))):
-        outcomes.append(Outcome.of(subject, result))
-        if not inclusion.scan_reason(outcomes[-1], rules):
-            sketches.add(subject, result.series)
-    return outcomes, sketches
 
 
 def aligned(columns: tuple[str, ...], rows: list[dict]) -> str:

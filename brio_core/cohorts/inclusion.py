@@ -78,7 +78,11 @@ def exclusion_reasons(
         usable = {subject for subject, reason in reasons.items() if not reason}
         about = {candidate["subject"]: candidate for candidate in candidates}
         reasons |= _copies(sketches.pairs(usable), about, rules.duplicates)
-    _compare_names(outcomes, reasons)
+    # All ROIs must be named like those of the first scan.
+    named = [outcome for outcome in outcomes if outcome.names and not reasons[outcome.subject]]
+    for outcome in named:
+        if outcome.names != named[0].names:
+            reasons[outcome.subject] = f"other ROI names: not those of {named[0].subject}"
     _judge_sites(candidates, reasons, rules)
     return reasons
 
@@ -137,14 +141,6 @@ def _described(pair: Pair, own: dict, other: dict) -> str:
 
 def _facts(candidate: dict) -> str:
     return f"label {candidate['label']}, mean FD {candidate['mean_fd']}"
-
-
-def _compare_names(outcomes: list[Outcome], reasons: dict[str, str]) -> None:
-    """Exclude scans whose ROIs are named unlike those of the first."""
-    named = [outcome for outcome in outcomes if outcome.names and not reasons[outcome.subject]]
-    for outcome in named:
-        if outcome.names != named[0].names:
-            reasons[outcome.subject] = f"other ROI names: not those of {named[0].subject}"
 
 
 def _judge_sites(candidates: list[dict], reasons: dict[str, str], rules: Rules) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from brio_core.cohorts.readers.series import read_series_file
+from brio_core.cohorts.readers.series import SERIES_ENDINGS, read_series_file
 from brio_core.cohorts.scan import Unusable
 from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.system.errors import BrioError
@@ -25,10 +25,6 @@ COLUMNS = {
 }
 NEEDED = ("subject", "site", "label")
 POSITIVE = ("patient", "patients", "case", "asd", "mdd", "yes", "true", "1")
-ENDINGS = (
-    ".tsv", ".csv", ".1D", ".txt", ".tsv.gz", ".csv.gz", ".1D.gz", ".txt.gz", ".npy", ".npz",
-    ".mat", ".h5",
-)  # fmt: skip
 IMAGES = "sub-*/**/func/*_desc-preproc_bold.nii*"
 TABLES = ("participants.tsv", "participants.csv", "participants.xlsx")
 # Subjects whose files are looked for.
@@ -71,6 +67,8 @@ def describe(name: str, data_dir: Path, answers: Answers) -> dict:
     columns = {role: column for role, column in columns.items() if column}
     positive, negative = _classes(table[columns["label"]], columns["label"], answers)
     source, rois = _source(root, table, columns, answers)
+    if not rois.isdecimal():
+        raise BrioError(f"the number of ROIs is {rois!r}, but must be a whole number; see --rois")
     if participants != TABLES[0]:
         source["participants"] = participants
     return {
@@ -78,7 +76,7 @@ def describe(name: str, data_dir: Path, answers: Answers) -> dict:
         "source": {"kind": source.pop("kind"), "folder": root.name, **source},
         "columns": columns,
         "label": {"positive": positive, "negative": negative},
-        "rois": {"expected": _whole(rois)},
+        "rois": {"expected": int(rois)},
     }
 
 
@@ -105,7 +103,8 @@ def _classes(column: Any, name: str, answers: Answers) -> tuple[str, str]:
     negative = answers("negative", f"the value of {name} for class 0", *others[:1])
     for value in (positive, negative):
         if value not in values:
-            raise BrioError(f"no subject has {value!r} in column {name!r}; it has {_few(values)}")
+            few = ", ".join(map(repr, values[:6])) + (" and others" if len(values) > 6 else "")
+            raise BrioError(f"no subject has {value!r} in column {name!r}; it has {few}")
     return positive, negative
 
 
@@ -130,7 +129,7 @@ def find_pattern(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:
     """Names of files below a folder in which ids stand, with {subject} and {site} for them."""
     found: Counter = Counter()
     files = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*"))]
-    files = [file for file in files if file.endswith(ENDINGS) and file not in TABLES]
+    files = [one for one in files if one.lower().endswith(SERIES_ENDINGS) and one not in TABLES]
     for subject, site in subjects:
         # An id within a longer word is another subject's.
         word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(subject)}(?![A-Za-z0-9])")
@@ -178,16 +177,6 @@ def _n_labels(path: Path) -> int | None:
         return int((np.unique(np.asarray(nibabel.load(path).dataobj)) > 0).sum())
     except (OSError, ValueError, nibabel.filebasedimages.ImageFileError):
         return None
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise BrioError(f"the number of ROIs is {text!r}, but must be a whole number; see --rois")
-    return int(text)
-
-
-def _few(values: list[str]) -> str:
-    return ", ".join(map(repr, values[:6])) + (" and others" if len(values) > 6 else "")
 
 
 def as_yaml(content: dict) -> str:

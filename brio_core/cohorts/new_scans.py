@@ -44,7 +44,7 @@ def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> lis
         raise BrioError(f"{path} does not exist; name a folder of ROI series or a series.h5")
     if path.is_file():
         found = list(_stored(path))
-    elif _is_bids(path):
+    elif (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func")):
         found = list(_bids(path, dataset))
     else:
         found = list(_folder(path, set(other)))
@@ -81,10 +81,6 @@ def _read(subject: str, file: Path) -> NewScan:
         return NewScan(subject, series_scan(file))
     except Unusable as unusable:
         return NewScan(subject, None, problem=str(unusable))
-
-
-def _is_bids(path: Path) -> bool:
-    return (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func"))
 
 
 def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:

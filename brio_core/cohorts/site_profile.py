@@ -19,7 +19,7 @@ def site_profile(fc: np.ndarray, site: np.ndarray) -> dict[str, np.ndarray]:
 
     Parameters
     ----------
-    fc : (N, P, P) array
+    fc : (N, P, P) array, or a table that is read when asked for
         Fisher-z connectivity.
     site : (N,) array of names
 
@@ -38,7 +38,7 @@ def site_profile(fc: np.ndarray, site: np.ndarray) -> dict[str, np.ndarray]:
     def chunks():
         for start in range(0, len(fc), _CHUNK):
             part = slice(start, start + _CHUNK)
-            yield part, fc[part, rows, columns].astype(np.float64)
+            yield part, fc[part][:, rows, columns].astype(np.float64)
 
     for part, edges in chunks():
         mean[part], spread[part] = edges.mean(axis=1), edges.std(axis=1)

@@ -195,11 +195,11 @@ def plain_rows(split: dict):
 def all_sites(table, cohort: str, without: Sequence[str] = ()) -> dict:
     """A split of one fold, in which all sites train; those ``without`` are what it tests.
 
-    Its ``parts``, the sites, choose for one another wherever left-out sites choose.
+    All training sites choose for one another wherever left-out sites choose.
     """
     site, label = (table[name].to_numpy() for name in ("site", "label"))
     test = np.isin(site, list(without))
-    parts = {str(one): np.flatnonzero(site == one).tolist() for one in np.unique(site[~test])}
+    parts = [np.flatnonzero(site == one) for one in np.unique(site[~test])]
     if len(parts) < 2:
         raise BrioError(
             f"cohort {cohort!r} has {len(parts)} sites to train on, and two or more are needed, "
@@ -211,10 +211,7 @@ def all_sites(table, cohort: str, without: Sequence[str] = ()) -> dict:
         "subjects": table["subject"].tolist(),
         "site": [str(one) for one in site],
         "label": [int(one) for one in label],
-        "folds": [
-            _fold(ALL_SITES, np.flatnonzero(test), list(parts.values()), np.flatnonzero(~test))
-        ],
-        "parts": parts,
+        "folds": [_fold(ALL_SITES, np.flatnonzero(test), parts, np.flatnonzero(~test))],
     }
     return {**split, "checksum": split_checksum(split)}
 

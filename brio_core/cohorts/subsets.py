@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from brio_core.system.errors import BrioError
 from brio_core.system.seeds import numpy_generator
@@ -66,6 +65,7 @@ def motion_matched(site, label, mean_fd) -> np.ndarray:
     than :data:`FEWEST_PAIRS` pairs and subjects without mean FD are left out.
     """
     import pandas as pd
+    from scipy.optimize import linear_sum_assignment
 
     site, label = np.asarray(site), np.asarray(label)
     motion = pd.to_numeric(pd.Series(mean_fd), errors="coerce").to_numpy(float)

@@ -69,8 +69,8 @@ def usable_covariates(scored: Scored) -> tuple[str, ...]:
     found = []
     for name, value in scored.covariates.items():
         known = np.isfinite(value)
-        varies = any(np.ptp(part) > 0 for part in _by_site(value[known], scored.site[known]))
-        if known.mean() >= LEAST_KNOWN and varies:
+        rows = (known & (scored.site == one) for one in np.unique(scored.site[known]))
+        if known.mean() >= LEAST_KNOWN and any(np.ptp(value[own]) > 0 for own in rows):
             found.append(name)
     return tuple(found)
 
@@ -115,10 +115,6 @@ def thirds(value: np.ndarray) -> np.ndarray:
     """Where the first and the second third of the known values end."""
     known = value[np.isfinite(value)]
     return np.quantile(known, (1 / 3, 2 / 3)) if len(known) else np.full(2, np.nan)
-
-
-def _by_site(values: np.ndarray, site: np.ndarray) -> Iterator[np.ndarray]:
-    return (values[site == one] for one in np.unique(site))
 
 
 def _scaled(name: str, value: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ import math
 from statistics import NormalDist
 
 import numpy as np
-from scipy.special import chdtri, ndtr, stdtrit
 
 from brio_core.evaluation.scores import Estimate, placements
 
@@ -104,12 +103,18 @@ def interval_over_sites(values: np.ndarray) -> Estimate:
     mean = float(values.mean()) if len(values) else math.nan
     if len(values) < 2:
         return Estimate(mean, math.nan, math.nan)
-    half = _student(len(values)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    # Here and below: most figures import this file, and need no scipy.
+    from scipy.special import stdtrit
+
+    student = float(stdtrit(len(values) - 1, _TAILS[1]))
+    half = student * float(values.std(ddof=1)) / math.sqrt(len(values))
     return Estimate(mean, mean - half, mean + half)
 
 
 def deviation_over_sites(deviation: float, n: int) -> Estimate:
     """The interval of a standard deviation of ``n`` normal values, by chi-squared."""
+    from scipy.special import chdtri
+
     if n < 2 or not deviation > 0:
         return Estimate(deviation, math.nan, math.nan)
     low, high = (deviation * math.sqrt((n - 1) / chdtri(n - 1, tail)) for tail in _TAILS)
@@ -129,6 +134,8 @@ def prediction_interval(
     ``LARGEST_DEVIATION`` are equally likely before the AUCs are seen. A single estimate of the
     deviation would be zero for many cohorts, and such intervals far too short.
     """
+    from scipy.special import ndtr
+
     values, variances = np.asarray(values, float), np.asarray(variances, float)
     # A site with one subject of a class has no variance, and says nothing about a new one.
     values, variances = values[np.isfinite(variances)], variances[np.isfinite(variances)]
@@ -147,11 +154,6 @@ def prediction_interval(
     below = (share @ ndtr((places - mean[:, None]) / deviation[:, None])) / share.sum()
     low, high = (float(np.interp(one, below, places)) for one in _TAILS)
     return low, high
-
-
-def _student(n: int) -> float:
-    """The 97.5 % point of Student's distribution for ``n`` values."""
-    return float(stdtrit(n - 1, _TAILS[1]))
 
 
 def middle_share(draws: np.ndarray) -> tuple[float, float]:

@@ -33,7 +33,9 @@ class Training(NamedTuple):
         usable = self.deviation > 0
         scale = 1 / self.deviation[usable].astype(float)
         scaled, means = (one[:, usable].astype(float) * scale for one in (edges, self.means))
-        return np.stack([np.sqrt(np.mean((scaled - mean) ** 2, 1)) for mean in means], 1)
+        # One product instead of a difference for every site.
+        squares = (scaled**2).sum(1)[:, None] - 2 * scaled @ means.T + (means**2).sum(1)
+        return np.sqrt(np.maximum(squares, 0) / max(1, usable.sum()))
 
     def percentile(self, distance: np.ndarray) -> np.ndarray:
         """Percent of training subjects that are nearer: whole numbers from 0 to 99."""

@@ -2,16 +2,26 @@
 
 A site is the unit here: its AUC is one number, averaged over seeds. Under ``id`` the ten test folds
 take the place of sites.
+
+In a ring every site validates two folds and tests one. So folds share validation sites, and a
+variant that all folds choose together has seen the labels of every site.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
 
-from brio_core.evaluation.intervals import interval_over_sites, middle_share
-from brio_core.evaluation.scores import Estimate, midranks
+from brio_core.evaluation.intervals import (
+    auc_interval,
+    delong,
+    interval_over_sites,
+    middle_share,
+    prediction_interval,
+)
+from brio_core.evaluation.scores import Decision, Estimate, midranks, score_folds, usable
 from brio_core.system.seeds import numpy_generator
 
 # Differences of AUCs are rational numbers; rounding lets equal ones be equal in floating point too.
@@ -19,6 +29,8 @@ DECIMALS = 12
 SIMULATIONS = 1000
 # A corrected p below this tells two methods apart.
 SIGNIFICANT = 0.05
+# The row of means in a table of sites.
+ALL_SITES = "all"
 
 
 def signed_rank(differences: np.ndarray) -> tuple[float, float]:
@@ -128,3 +140,79 @@ def sampling_spread(
         drawn[:, site] = (ranks - up * (up + 1) / 2) / (up * down)
     spread = math.sqrt(share) * drawn.std(1, ddof=1)
     return Estimate(float(spread.mean()), *middle_share(spread))
+
+
+def site_table(
+    site: np.ndarray, label: np.ndarray, logits: np.ndarray, decisions: Mapping[str, Decision]
+) -> pd.DataFrame:
+    """Scores at every site, and in the row ``all`` their means over sites.
+
+    ``auc_low`` and ``auc_high`` are the 95 % interval of a site's AUC (DeLong), and of the mean
+    (Student's over sites); ``auc_new_low`` and ``auc_new_high`` where a new site's is expected.
+    """
+    scores = score_folds(site, label, logits[None], [decisions]).set_index("fold")
+    scores.index.name = "site"
+    rows = [site == one for one in scores.index]
+    ends = [auc_interval(label[own], logits[None, own])[1:] for own in rows]
+    scores.insert(3, "auc_low", [low for low, _ in ends])
+    scores.insert(4, "auc_high", [high for _, high in ends])
+    used = usable(scores)
+    mean, low, high = interval_over_sites(used["auc"])
+    variances = [delong(label[site == one], logits[None, site == one])[1] for one in used.index]
+    new = prediction_interval(used["auc"], np.array(variances))
+    total = used.mean().to_dict() | {"n": len(label), "positives": int(label.sum())}
+    total |= {"auc": mean, "auc_low": max(0.0, low), "auc_high": min(1.0, high)}
+    scores.loc[ALL_SITES] = total
+    scores = scores.astype({"n": int, "positives": int})
+    for place, (name, end) in enumerate(zip(("auc_new_low", "auc_new_high"), new)):
+        scores.insert(5 + place, name, np.nan)
+        scores.loc[ALL_SITES, name] = end
+    return scores
+
+
+def mean_and_error(cells: pd.DataFrame) -> tuple[float, float]:
+    """Mean of ``value`` over folds, and its standard error; NaN with fewer than two folds.
+
+    A row of ``cells`` is a ``fold`` and a ``part`` that validates it, each pair once. Values of one
+    fold share a model, and those of one part share subjects: variances of both kinds are added
+    and what they have in common is taken off (Cameron, Gelbach and Miller, 2011). The error is
+    never smaller than that over folds alone.
+    """
+    cells = cells.dropna(subset="value")
+    sizes = cells.groupby("fold")["value"].transform("size")
+    weights = 1 / (sizes * cells["fold"].nunique())
+    mean = float((weights * cells["value"]).sum()) if len(cells) else math.nan
+    if cells["fold"].nunique() < 2:
+        return mean, math.nan
+    shares = weights * (cells["value"] - mean)
+
+    def variance(clusters: np.ndarray | pd.Series) -> float:
+        sums = shares.groupby(clusters).sum()
+        return float((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))
+
+    folds = variance(cells["fold"])
+    both = folds + variance(cells["part"]) - variance(np.arange(len(cells)))
+    return mean, math.sqrt(max(both, folds))
+
+
+def nested_choice(scores: pd.DataFrame, validated: dict[tuple, set[str]]) -> dict[str, str]:
+    """For each tested fold the variant that validation prefers without that fold's site.
+
+    ``scores`` has a row per fold and a column per variant; the index is a tuple that starts with
+    the fold's name (a ring may follow). ``validated`` names, for the same tuples, the folds whose
+    test subjects validate. A fold is asked if the site neither validates nor is tested there. If
+    none is left, because all source sites validate, the site's own fold decides. The first of
+    equally good variants is taken.
+    """
+    chosen = {}
+    for site in dict.fromkeys(key[0] for key in scores.index):
+        asked = [key[0] != site and site not in validated[key] for key in scores.index]
+        if not any(asked):
+            asked = [key[0] == site for key in scores.index]
+        chosen[site] = preferred(scores[asked])
+    return chosen
+
+
+def preferred(scores: pd.DataFrame) -> str:
+    """The variant with the highest mean over folds, the first of equally good ones."""
+    return str(scores.mean().round(12).idxmax())

@@ -12,7 +12,8 @@ from torch import Tensor
 from brio_core.kernels.functions import Fused
 
 ROWS = 32
-ROUNDS = 4
+# The way back has more to hold, so a program takes fewer rows at once, and does so four times.
+BACK = {"ROWS": 16, "ROUNDS": 4, "num_warps": 2}
 
 
 @triton.jit
@@ -37,13 +38,10 @@ def _forward(
 @triton.jit
 def _backward(
     hidden, own, received, weight, grad, grad_hidden, grad_pre, grad_weight, grad_bias, rows, eps,
-    largest, STRIDE: tl.constexpr, SUMMED: tl.constexpr,
+    largest, SUMMED: tl.constexpr,
     D: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
-    """If SUMMED, ``own`` holds what was received too, and ROWS rows have their largest gradient.
-
-    Rows of ``grad_pre`` lie STRIDE apart.
-    """
+    """If SUMMED, ``own`` holds what was received too, and ROWS rows have their largest gradient."""
     fold, part, column = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
     scale = tl.load(weight + fold * D + column)[None, :]
     weight_sum = tl.zeros((D,), tl.float32)
@@ -51,8 +49,7 @@ def _backward(
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
         inside = (row < rows)[:, None]
-        node = fold.to(tl.int64) * rows + row[:, None]
-        offset = node * D + column[None, :]
+        offset = (fold.to(tl.int64) * rows + row[:, None]) * D + column[None, :]
         pre = tl.load(own + offset, mask=inside, other=0.0)
         if not SUMMED:
             pre += tl.load(received + offset, mask=inside, other=0.0)
@@ -71,7 +68,7 @@ def _backward(
         tl.store(grad_hidden + offset, through, mask=inside)
         density = tl.exp(-0.5 * pre * pre) * 0.3989422804014327
         through *= normal + pre * density
-        tl.store(grad_pre + node * STRIDE + column[None, :], through, mask=inside)
+        tl.store(grad_pre + offset, through, mask=inside)
         if SUMMED:
             number = part * ROUNDS + turn
             peak = tl.max(tl.max(tl.where(inside, tl.abs(through), 0.0), 1), 0)
@@ -129,17 +126,17 @@ def residual_norm_slopes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of ``hidden``, ``weight`` and ``bias``; that of the sum is written in place.
 
-    ``own`` is the whole sum where nothing is ``received``; then ``to_sum`` may be wider than the
-    sum, and the ``largest`` gradient of every ROWS rows is written too.
+    ``own`` is the whole sum where nothing is ``received``; then the ``largest`` gradient of as many
+    rows as are worked on together is written too.
     """
     folds, rows, width = _sizes(hidden, weight)
-    parts = triton.cdiv(rows, ROWS * ROUNDS)
+    parts = triton.cdiv(rows, BACK["ROWS"] * BACK["ROUNDS"])
     to_hidden = torch.empty_like(hidden)
     to_weight, to_bias = hidden.new_empty(2, folds, parts, width)
     _backward[(folds, parts)](
         hidden, own, own if received is None else received, weight, grad, to_hidden, to_sum,
-        to_weight, to_bias, rows, eps, largest, STRIDE=to_sum.shape[-1], SUMMED=received is None,
-        D=width, ROWS=ROWS, ROUNDS=ROUNDS,
+        to_weight, to_bias, rows, eps, largest, SUMMED=received is None, D=width,
+        **BACK,
     )  # fmt: skip
     # Summing the parts in a fixed order keeps the result the same in every run.
     sums = (part.sum(1).view_as(weight) for part in (to_weight, to_bias))

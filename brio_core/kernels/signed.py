@@ -2,7 +2,8 @@
 
 Both channels of Eq. (signed_graphs) are kept as one matrix, the positive one less the negative
 one, of half-precision numbers. Their 11 bits are those that TF32 products keep of any number. A
-tile is read once, split by sign, and multiplied by the messages while it is in registers.
+tile is read once, split by sign, and multiplied by the messages while it is in registers. Messages
+and their gradients are made where they are needed, and never written.
 """
 
 import math
@@ -12,11 +13,16 @@ import triton
 import triton.language as tl
 
 from brio_core.kernels.functions import Constant, Fused, power_of_2
-from brio_core.kernels.residual_norm import ROWS as NORMED_AT_ONCE
+from brio_core.kernels.residual_norm import BACK as NORM_BACK
 from brio_core.kernels.residual_norm import residual_norm_slopes
 
-# Rows of a graph that a program works on, and columns that it reads at a time.
-TILE = {"ROWS": 128, "COLUMNS": 32, "num_warps": 8, "num_stages": 3}
+# Rows of a graph that a program works on, and columns that it reads at a time: the fastest on an
+# H200, forward for graphs of up to 128 ROIs and for larger ones, and back.
+NARROW = {"ROWS": 64, "COLUMNS": 64, "num_warps": 4, "num_stages": 2}
+WIDE = {"ROWS": 128, "COLUMNS": 64, "num_warps": 4, "num_stages": 3}
+BACK = {"ROWS": 128, "COLUMNS": 128, "num_warps": 8, "num_stages": 2}
+# Graphs whose gradients of the weights one program sums.
+SUMMED = 4
 # Rows of a graph lie a multiple of so many numbers apart, so that many are read at once.
 ALIGNED = 16
 
@@ -79,89 +85,121 @@ def _normalise(
 
 
 @triton.jit
-def _propagate(
-    graph, messages, factor, SECOND: tl.constexpr, WIDE: tl.constexpr, row, p,
-    PITCH: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """Both channels of a graph times the messages of its ROIs, WIDE numbers apart: (ROWS, D) each.
+def _tile(graph, row, column, p, PITCH: tl.constexpr):
+    """A tile of a graph; zero beyond its edges."""
+    inside = (row < p)[:, None] & (column < PITCH)[None, :]
+    return tl.load(graph + row[:, None] * PITCH + column[None, :], mask=inside, other=0.0)
 
-    The messages of the second channel begin SECOND numbers behind those of the first. All are
-    multiplied by a factor before they lose bits.
-    """
+
+@triton.jit
+def _nodes(values, row, p, factor, D: tl.constexpr):
+    """The features of some nodes, times a factor, in half precision."""
+    source = values + row[:, None] * D + tl.arange(0, D)[None, :]
+    return (tl.load(source, mask=(row < p)[:, None], other=0.0) * factor).to(tl.float16)
+
+
+@triton.jit
+def _weights(weights, part: tl.constexpr, D: tl.constexpr):
+    """One of the three square matrices of a layer."""
     d = tl.arange(0, D)
-    positive = tl.zeros((ROWS, D), tl.float32)
-    negative = tl.zeros((ROWS, D), tl.float32)
-    for start in range(0, PITCH, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)
-        inside = (row < p)[:, None] & (column < PITCH)[None, :]
-        value = tl.load(graph + row[:, None] * PITCH + column[None, :], mask=inside, other=0.0)
-        source = messages + column[:, None] * WIDE + d[None, :]
-        sent = (tl.load(source, mask=(column < p)[:, None], other=0.0) * factor).to(tl.float16)
-        positive = tl.dot(tl.maximum(value, 0.0).to(tl.float16), sent, positive)
-        if SECOND:
-            sent = tl.load(source + SECOND, mask=(column < p)[:, None], other=0.0)
-            sent = (sent * factor).to(tl.float16)
-        negative = tl.dot(tl.maximum(-value, 0.0).to(tl.float16), sent, negative)
-    return positive, negative
+    return tl.load(weights + (part * D + d[:, None]) * D + d[None, :])
 
 
 @triton.jit
 def _forward(
-    graphs, sent, hidden, weight, bias, pre, out, p, eps, KEEP: tl.constexpr,
+    graphs, hidden, weights, weight, bias, pre, out, p, eps, KEEP: tl.constexpr,
     PITCH: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
+    """A layer. Messages are made where they are received, so that nobody writes or reads them."""
     fold, d = tl.program_id(0), tl.arange(0, D)
     subject = (fold * tl.num_programs(1) + tl.program_id(1)).to(tl.int64)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
     graphs += subject * p * PITCH
-    sent += subject * p * 3 * D
-    positive, negative = _propagate(
-        graphs, sent + D, 1.0, D, 3 * D, row, p, PITCH, D, ROWS, COLUMNS
-    )
+    hidden += subject * p * D
+    weights += fold * 3 * D * D
+    received = tl.dot(_nodes(hidden, row, p, 1.0, D), tl.trans(_weights(weights, 0, D)))
+    along_positive = tl.trans(_weights(weights, 1, D))
+    along_negative = tl.trans(_weights(weights, 2, D))
+    for start in range(0, PITCH, COLUMNS):
+        column = start + tl.arange(0, COLUMNS)
+        value = _tile(graphs, row, column, p, PITCH)
+        sender = _nodes(hidden, column, p, 1.0, D)
+        sent = tl.dot(sender, along_positive).to(tl.float16)
+        received = tl.dot(tl.maximum(value, 0.0).to(tl.float16), sent, received)
+        sent = tl.dot(sender, along_negative).to(tl.float16)
+        received = tl.dot(tl.maximum(-value, 0.0).to(tl.float16), sent, received)
     inside = (row < p)[:, None]
-    received = positive + negative
-    received += tl.load(sent + row[:, None] * 3 * D + d[None, :], mask=inside, other=0.0)
-    offset = (subject * p + row[:, None]) * D + d[None, :]
+    offset = row[:, None] * D + d[None, :]
     if KEEP:
-        tl.store(pre + offset, received, mask=inside)
+        tl.store(pre + subject * p * D + offset, received, mask=inside)
     value = tl.load(hidden + offset, mask=inside, other=0.0)
     value += 0.5 * received * (1 + tl.erf(received * 0.7071067811865476))
     centred = value - (tl.sum(value, 1) / D)[:, None]
     inverse = 1 / tl.sqrt(tl.sum(centred * centred, 1) / D + eps)
     result = centred * inverse[:, None] * tl.load(weight + fold * D + d)[None, :]
     result += tl.load(bias + fold * D + d)[None, :]
-    tl.store(out + offset, result, mask=inside)
+    tl.store(out + subject * p * D + offset, result, mask=inside)
 
 
 @triton.jit
 def _backward(
-    graphs, to_sent, largest, nodes, p, AT_ONCE: tl.constexpr, OVERLAP: tl.constexpr,
+    graphs, hidden, weights, to_pre, largest, to_hidden, to_weights, count, p,
+    AT_ONCE: tl.constexpr, OVERLAP: tl.constexpr, GRAPHS: tl.constexpr,
     PITCH: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of both messages from that of what was received, which stands before them.
+    """Add to the gradient of ``hidden``, and sum that of the weights over GRAPHS graphs.
 
-    Graphs are symmetric, so this is propagation once more. Gradients are small: those of a graph
-    are scaled by a power of two, so that half precision holds them.
+    Graphs are symmetric, so the gradients of messages are those of what was received, propagated
+    once more. They are small: those of a graph are scaled by a power of two, so that half
+    precision holds them.
     """
-    fold, graph, d = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
-    subject = (fold * tl.num_programs(1) + graph).to(tl.int64)
+    fold, d = tl.program_id(0), tl.arange(0, D)
     row = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
-    # The largest gradients of the rows that were normalised together, and that overlap the graph.
-    part = graph * p // AT_ONCE + tl.arange(0, OVERLAP)
-    parts = tl.cdiv(nodes, AT_ONCE)
-    last = ((graph + 1) * p - 1) // AT_ONCE
-    found = tl.load(largest + fold * parts + part, mask=part <= last, other=0.0)
-    exponent = tl.ceil(tl.log2(tl.maximum(tl.max(found, 0), 1.0e-30)))
-    graphs += subject * p * PITCH
-    to_sent += subject * p * 3 * D
-    positive, negative = _propagate(
-        graphs, to_sent, tl.exp2(-exponent), 0, 3 * D, row, p, PITCH, D, ROWS, COLUMNS
-    )
-    back = tl.exp2(exponent)
-    inside = (row < p)[:, None]
-    target = to_sent + row[:, None] * 3 * D + d[None, :]
-    tl.store(target + D, positive * back, mask=inside)
-    tl.store(target + 2 * D, negative * back, mask=inside)
+    weights += fold * 3 * D * D
+    own_sum = tl.zeros((D, D), tl.float32)
+    positive_sum = tl.zeros((D, D), tl.float32)
+    negative_sum = tl.zeros((D, D), tl.float32)
+    for turn in range(GRAPHS):
+        graph = tl.program_id(1) * GRAPHS + turn
+        subject = (fold * count + graph).to(tl.int64)
+        # Of a graph behind the last nothing is read or written.
+        size = tl.where(graph < count, p, 0)
+        # The largest gradients of rows that were normalised together, and that overlap the graph.
+        part = graph * p // AT_ONCE + tl.arange(0, OVERLAP)
+        last = ((graph + 1) * p - 1) // AT_ONCE
+        found = tl.load(
+            largest + fold * tl.cdiv(count * p, AT_ONCE) + part,
+            mask=(part <= last) & (graph < count), other=0.0,
+        )  # fmt: skip
+        exponent = tl.ceil(tl.log2(tl.maximum(tl.max(found, 0), 1.0e-30)))
+        factor, back = tl.exp2(-exponent), tl.exp2(exponent)
+        received = to_pre + subject * p * D
+        positive = tl.zeros((ROWS, D), tl.float32)
+        negative = tl.zeros((ROWS, D), tl.float32)
+        for start in range(0, PITCH, COLUMNS):
+            column = start + tl.arange(0, COLUMNS)
+            value = _tile(graphs + subject * p * PITCH, row, column, size, PITCH)
+            sent = _nodes(received, column, size, factor, D)
+            positive = tl.dot(tl.maximum(value, 0.0).to(tl.float16), sent, positive)
+            negative = tl.dot(tl.maximum(-value, 0.0).to(tl.float16), sent, negative)
+        own = _nodes(received, row, size, factor, D)
+        first, second = positive.to(tl.float16), negative.to(tl.float16)
+        change = tl.dot(own, _weights(weights, 0, D))
+        change = tl.dot(first, _weights(weights, 1, D), change)
+        change = tl.dot(second, _weights(weights, 2, D), change)
+        inside = (row < size)[:, None]
+        target = to_hidden + (subject * p + row[:, None]) * D + d[None, :]
+        tl.store(target, tl.load(target, mask=inside, other=0.0) + change * back, mask=inside)
+        node = _nodes(hidden + subject * p * D, row, size, 1.0, D)
+        own_sum += tl.dot(tl.trans(own), node) * back
+        positive_sum += tl.dot(tl.trans(first), node) * back
+        negative_sum += tl.dot(tl.trans(second), node) * back
+    program = (fold * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2)
+    to_weights += (program + tl.program_id(2)) * 3 * D * D
+    target = to_weights + d[:, None] * D + d[None, :]
+    tl.store(target, own_sum)
+    tl.store(target + D * D, positive_sum)
+    tl.store(target + 2 * D * D, negative_sum)
 
 
 class SignedGraphs(Constant):
@@ -201,12 +239,12 @@ class SignedStep(Fused):
     @staticmethod
     def run(hidden, weights, norm_weight, norm_bias, graphs, eps, kept):
         *lead, count, p, width = hidden.shape
-        sent = hidden.flatten(-3, -2).half() @ weights.half().mT
         out = torch.empty_like(hidden)
         pre = torch.empty_like(hidden) if kept else hidden.new_empty(*lead, 0)
-        _forward[(math.prod(lead), count, triton.cdiv(p, TILE["ROWS"]))](
-            graphs, sent, hidden, norm_weight, norm_bias, pre, out, p, eps,
-            KEEP=kept, PITCH=graphs.shape[-1], D=width, **TILE,
+        tile = NARROW if p <= 128 else WIDE
+        _forward[(math.prod(lead), count, triton.cdiv(p, tile["ROWS"]))](
+            graphs, hidden, weights.half(), norm_weight, norm_bias, pre, out, p, eps,
+            KEEP=kept, PITCH=graphs.shape[-1], D=width, **tile,
         )  # fmt: skip
         return out, pre
 
@@ -218,20 +256,18 @@ class SignedStep(Fused):
     @staticmethod
     def slopes(grad, hidden, weights, norm_weight, graphs, pre, eps):
         *lead, count, p, width = hidden.shape
-        folds, nodes = math.prod(lead), count * p
-        to_sent = hidden.new_empty(*lead, nodes, 3 * width)
-        largest = hidden.new_empty(folds, triton.cdiv(nodes, NORMED_AT_ONCE))
+        folds = math.prod(lead)
+        to_pre, together = torch.empty_like(hidden), NORM_BACK["ROWS"]
+        largest = hidden.new_empty(folds, triton.cdiv(count * p, together))
         to_hidden, *sums = residual_norm_slopes(
-            grad, hidden, pre, None, norm_weight, eps, to_sent, largest
+            grad, hidden, pre, None, norm_weight, eps, to_pre, largest
         )
-        overlap = power_of_2(triton.cdiv(p, NORMED_AT_ONCE) + 1)
-        _backward[(folds, count, triton.cdiv(p, TILE["ROWS"]))](
-            graphs, to_sent, largest, nodes, p, AT_ONCE=NORMED_AT_ONCE, OVERLAP=overlap,
-            PITCH=graphs.shape[-1], D=width, **TILE,
+        overlap = power_of_2(triton.cdiv(p, together) + 1)
+        grid = (folds, triton.cdiv(count, SUMMED), triton.cdiv(p, BACK["ROWS"]))
+        to_weights = hidden.new_empty(folds, grid[1] * grid[2], 3 * width, width)
+        _backward[grid](
+            graphs, hidden, weights.half(), to_pre, largest, to_hidden, to_weights, count, p,
+            AT_ONCE=together, OVERLAP=overlap, GRAPHS=SUMMED,
+            PITCH=graphs.shape[-1], D=width, **BACK,
         )  # fmt: skip
-        flat = (folds, nodes, -1)
-        to_hidden = torch.baddbmm(
-            to_hidden.view(flat), to_sent.view(flat), weights.view(folds, 3 * width, width)
-        )
-        to_weights = to_sent.mT @ hidden.flatten(-3, -2)
-        return to_hidden.view_as(hidden), to_weights, *sums
+        return to_hidden, to_weights.sum(1).view_as(weights), *sums

@@ -12,14 +12,14 @@ contrastive loss pulls the two graphs' views of a subject together.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity.graphs import normalised_adjacency, subject_graph, symmetric_top
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import (
     Batch,
     Features,
@@ -27,7 +27,7 @@ from brio_core.methods.interface import (
     binary_cross_entropy,
     margin,
 )
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainView
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
 
@@ -112,7 +112,7 @@ class AgmgcHyperparameters(GradientHyperparameters):
     hidden: int
     learner_dim: int
     layers: int
-    coordinates: str
+    coordinates: Literal["correlation", "offsets"]
     control_points: int
     projection_dim: int
     dropout: float
@@ -123,7 +123,6 @@ class AgmgcHyperparameters(GradientHyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("coordinates", self.coordinates, ("correlation", "offsets"))
         if self.control_points < 2:
             raise BrioError(
                 f"agmgc: control_points is {self.control_points}, but a spline needs at least 2"

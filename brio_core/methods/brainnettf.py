@@ -12,13 +12,14 @@ validation chooses.
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core import kernels
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.series import Blend, draw_blend, mix
 from brio_core.system.errors import BrioError
@@ -185,7 +186,7 @@ class BrainNetTfHyperparameters(GradientHyperparameters):
     ``input`` is ``fisher-z`` (diagonal 0) or ``pearson`` (diagonal 1).
     """
 
-    input: str
+    input: Literal["fisher-z", "pearson"]
     layers: int
     heads: int
     feedforward: int
@@ -196,10 +197,6 @@ class BrainNetTfHyperparameters(GradientHyperparameters):
     readout_hidden: int
     readout_dim: int
     mixup: bool
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("input", self.input, ("fisher-z", "pearson"))
 
     def heads_for(self, n_rois: int) -> int:
         """The heads of every layer: 4, 2 or 1, whatever divides the number of ROIs."""

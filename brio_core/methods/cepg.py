@@ -8,14 +8,14 @@ guide learning through a penalty on features whose class contrast differs betwee
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.methods.gcn import Gcn, GcnHyperparameters
-from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
+from brio_core.methods.hyperparameters import SiteHyperparameters
 from brio_core.methods.interface import TRAIN, Batch, Features
 from brio_core.methods.layers.environments import mean_over, membership, site_means
 from brio_core.methods.stack import FoldStack
@@ -33,7 +33,7 @@ class CepgHyperparameters(SiteHyperparameters, GcnHyperparameters):
     ``first_epoch`` is raised to the first guided epoch.
     """
 
-    guide: str
+    guide: Literal["shared", "gap", "grl"]
     lambda_guide: float
     lambda_environment: float
     environment_hidden: int
@@ -42,7 +42,6 @@ class CepgHyperparameters(SiteHyperparameters, GcnHyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("guide", self.guide, ("shared", "gap", "grl"))
         first = min(self.epochs, self.warmup_epochs + 1)
         object.__setattr__(self, "first_epoch", max(self.first_epoch, first))
 

@@ -8,7 +8,7 @@ drops scans of unusual lengths; here a scan is cropped, or mirrored, to the fold
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core.connectivity import FISHER_Z
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.series import mirrored_window, shifted, standardised
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainView
 from brio_core.system.randomness import dropout, uniform
 
 
@@ -36,13 +36,8 @@ class DeciHyperparameters(GradientHyperparameters):
     hidden: int
     layers: int
     dropout: float
-    scan_length: str
-    criterion: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("scan_length", self.scan_length, ("median", "shortest"))
-        check_choice("criterion", self.criterion, ("cross_entropy", "squared"))
+    scan_length: Literal["median", "shortest"]
+    criterion: Literal["cross_entropy", "squared"]
 
 
 class RunningFilter(nn.Module):

@@ -15,12 +15,13 @@ parameters and act as one.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.convolutions import DenseGcn
 from brio_core.methods.layers.edge_hidden import edge_hidden
@@ -40,15 +41,11 @@ class DiscHyperparameters(GradientHyperparameters):
     layers: int
     density: float
     node_mask: bool
-    weight: str
+    weight: Literal["sample", "batch"]
     exponent: float
     lambda_disentangle: float
     lambda_swap: float
     swap_share: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("weight", self.weight, ("sample", "batch"))
 
     @property
     def epochs_apart(self) -> int:

@@ -7,6 +7,7 @@ ranking of senders is the same for all receivers.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from brio_core import kernels
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout, fold_in
@@ -36,11 +37,10 @@ class GatHyperparameters(GradientHyperparameters):
     dropout: float
     attention_dropout: float
     density: float
-    edge_weight: str
+    edge_weight: Literal["binary", "signed"]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("edge_weight", self.edge_weight, ("binary", "signed"))
         if self.hidden % self.heads:
             raise BrioError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
 

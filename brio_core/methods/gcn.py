@@ -7,11 +7,12 @@ authors' PyTorch code normalises rows instead.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import normalised_adjacency, subject_graph
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGcn
 from brio_core.methods.layers.norms import MaskedNorm
@@ -26,11 +27,7 @@ class GcnHyperparameters(GradientHyperparameters):
     layers: int
     dropout: float
     density: float
-    edge_weight: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("edge_weight", self.edge_weight, ("abs", "binary"))
+    edge_weight: Literal["abs", "binary"]
 
 
 class Gcn(GradientMethod):

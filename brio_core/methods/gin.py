@@ -7,18 +7,17 @@ authors choose an epoch by the accuracy of the folds that are reported; here val
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.norms import NodeNorm
 from brio_core.system.randomness import dropout
-
-POOLINGS = ("mean", "sum")
 
 
 @dataclass(frozen=True)
@@ -28,17 +27,11 @@ class GinHyperparameters(GradientHyperparameters):
     hidden: int
     layers: int
     learn_epsilon: bool
-    pooling: str
-    readout: str
+    pooling: Literal["mean", "sum"]
+    readout: Literal["concat", "last"]
     dropout: float
     density: float
-    edge_weight: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("pooling", self.pooling, POOLINGS)
-        check_choice("readout", self.readout, ("concat", "last"))
-        check_choice("edge_weight", self.edge_weight, ("binary", "abs"))
+    edge_weight: Literal["binary", "abs"]
 
 
 class Gin(GradientMethod):

@@ -9,10 +9,11 @@ code of 2022, and the benchmarks that copied it, average each direction with its
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
@@ -44,11 +45,10 @@ class GsatHyperparameters(GradientHyperparameters):
     final_rate: float
     decay_share: float
     density: float
-    edge_weight: str
+    edge_weight: Literal["binary", "abs"]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("edge_weight", self.edge_weight, ("binary", "abs"))
         if not 0 < self.final_rate <= FIRST_RATE:
             raise BrioError(f"final_rate is {self.final_rate}, but must be in (0, {FIRST_RATE}]")
         reached = next(
@@ -129,9 +129,8 @@ class Gsat(GradientMethod):
 
     def weights(self, features: Features, mask: Tensor) -> Tensor:
         """What messages weigh without attention."""
-        return (
-            mask if self.hyperparameters.edge_weight == "binary" else features["nodes"].abs() * mask
-        )
+        binary = self.hyperparameters.edge_weight == "binary"
+        return mask if binary else features["nodes"].abs() * mask
 
     def encode(
         self, features: Features, adjacency: Tensor, key: Tensor | None, stream: int
@@ -146,8 +145,7 @@ class Gsat(GradientMethod):
         hidden = self.enter(features["nodes"])
         for layer, convolve in enumerate(self.convolutions):
             hidden = convolve(hidden, adjacency).relu()
-            if key is not None:
-                hidden = dropout(hidden, self.hyperparameters.dropout, key, stream + layer)
+            hidden = dropout(hidden, self.hyperparameters.dropout, key, stream + layer)
         return hidden
 
 

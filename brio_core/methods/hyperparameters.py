@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from brio_core.connectivity import FISHER_Z, KINDS
 from brio_core.system.errors import BrioError
 
 POSITIVE = ("epochs", "batch_size", "subjects_per_site_class", "sites_per_batch",
-            "subjects_per_site", "hidden", "layers", "density", "temperature")  # fmt: skip
+            "subjects_per_site", "hidden", "layers", "density", "temperature", "rounds",
+            "decay_epochs", "neighbours")  # fmt: skip
 NOT_NEGATIVE = ("patience", "learning_rate", "weight_decay", "final_learning_rate", "warmup_epochs")
 
 
@@ -17,7 +18,8 @@ class Hyperparameters:
     """Base of all hyperparameters. Values come from ``config/methods``; here are the types.
 
     ``connectivity`` is the kind that a method reads, one of its ``kinds``; ``shrinkage`` is that of
-    kinds other than Fisher z. They alone have defaults: the paper's methods read Fisher z.
+    kinds other than Fisher z. They alone have defaults: the paper's methods read Fisher z. A
+    ``Literal`` type lists the choices of a hyperparameter.
     """
 
     kinds: ClassVar[tuple[str, ...]] = KINDS
@@ -26,6 +28,9 @@ class Hyperparameters:
     shrinkage: float = field(default=0.6, kw_only=True)
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            if get_origin(one.type) is Literal:
+                check_choice(one.name, getattr(self, one.name), get_args(one.type))
         check_choice("connectivity", self.connectivity, self.kinds)
         if not 0 < self.shrinkage <= 1:
             raise BrioError(f"shrinkage is {self.shrinkage}, but must be above 0 and at most 1")
@@ -62,6 +67,8 @@ def check_ranges(values: dict[str, Any], name: str) -> None:
 
 
 def _typed(value: Any, kind: Any, where: str) -> Any:
+    if get_origin(kind) is Literal:
+        kind = str
     if get_origin(kind) is tuple and isinstance(value, list | tuple):
         return tuple(_typed(item, get_args(kind)[0], where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -97,10 +104,10 @@ class GradientHyperparameters(Hyperparameters):
     subjects_per_site_class: int
     learning_rate: float
     weight_decay: float
-    optimiser: str
-    schedule: str
+    optimiser: Literal["adamw", "adam"]
+    schedule: Literal["constant", "cosine"]
     final_learning_rate: float
-    precision: str
+    precision: Literal["tf32", "float32", "bfloat16"]
 
     @property
     def patient_until(self) -> int:
@@ -110,9 +117,6 @@ class GradientHyperparameters(Hyperparameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("sampler", self.sampler, self.samplers)
-        check_choice("optimiser", self.optimiser, ("adamw", "adam"))
-        check_choice("schedule", self.schedule, ("constant", "cosine"))
-        check_choice("precision", self.precision, ("tf32", "float32", "bfloat16"))
         if not 1 <= self.first_epoch <= self.epochs:
             raise BrioError(
                 f"first_epoch is {self.first_epoch}, but must lie between 1 and epochs "

@@ -19,8 +19,7 @@ from brio_core.connectivity import FISHER_Z
 from brio_core.connectivity.kinds import connectivity_of
 from brio_core.methods.hyperparameters import Hyperparameters
 from brio_core.methods.stack import FoldStack
-from brio_core.methods.train_view import TrainView
-from brio_core.methods.training_scans import FeatureStore, TrainingScans
+from brio_core.methods.training_scans import FeatureStore, TrainingScans, TrainView
 
 WARM_UP, TRAIN = "warm-up", "train"
 
@@ -265,10 +264,3 @@ def binary_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
 def margin(logits: Tensor) -> Tensor:
     """The difference of two logits (..., 2), all that a softmax over them depends on."""
     return logits[..., 1] - logits[..., 0]
-
-
-def initialise(build: Any, seed: int) -> Method:
-    """Build a module whose initial weights depend on ``seed`` alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build()

@@ -6,11 +6,12 @@ two different environments, as in some published code, are not IRM and are not t
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
 from brio_core.methods.gcn import Gcn, GcnHyperparameters
-from brio_core.methods.hyperparameters import SiteHyperparameters, check_choice
+from brio_core.methods.hyperparameters import SiteHyperparameters
 from brio_core.methods.interface import WARM_UP, Batch
 from brio_core.methods.layers.environments import (
     mean_over,
@@ -30,11 +31,10 @@ class IrmHyperparameters(SiteHyperparameters, GcnHyperparameters):
 
     penalty_weight: float
     warmup_share: float
-    estimator: str
+    estimator: Literal["squared", "split_halves"]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("estimator", self.estimator, ("squared", "split_halves"))
         first = min(self.epochs, self.warmup_epochs + 1)
         object.__setattr__(self, "first_epoch", max(self.first_epoch, first))
 

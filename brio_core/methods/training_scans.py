@@ -5,12 +5,14 @@ subject and not by fold. Re-estimates are given only to the folds that train on 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.block_length import clipped_block_length, round_half_up
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.connectivity.reestimation import (
@@ -22,6 +24,50 @@ from brio_core.connectivity.reestimation import (
 from brio_core.methods.stack import FoldStack
 from brio_core.system.replay import Replay
 from brio_core.system.residence import Table, gather, rows_of, tabulate
+from brio_core.system.rows import Rows
+
+# Parts of the subjects whose resamples are drawn together.
+PARTS_AT_ONCE = 32
+
+
+def training_rows(table: Table, rows: Tensor) -> Rows:
+    """The training subjects' rows of a table, copied when they are asked for: ``rows[:32]``."""
+    return Rows(lambda chosen: rows_of(table, rows[chosen]), (len(rows), *table.shape[1:]))
+
+
+@dataclass(frozen=True)
+class TrainView:
+    """What a method may see of one fold while it fits: the training subjects and nothing else.
+
+    ``site`` counts the training sites of the fold from 0, in alphabetical order. Of the inputs only
+    those that the method needs are there; ``bold`` is zero beyond ``frames``. A path method whose
+    features do not depend on the fold gets its ``features`` in place of the inputs, computed once
+    for all folds, unless they are larger than memory. ``shared`` is what :meth:`Method.share` found
+    out for the fold. ``inner_folds`` numbers parts of the subjects that are to be left out in turn.
+    """
+
+    site: Tensor
+    label: Tensor
+    n_sites: int
+    n_rois: int
+    fc: Tensor | Rows | None = None
+    bold: Tensor | Rows | None = None
+    frames: Tensor | None = None
+    covariates: Tensor | None = None
+    row: Tensor | None = None
+    site_number: Tensor | None = None
+    rois: Rois | None = None
+    features: dict[str, Tensor | Rows] | None = None
+    shared: dict[str, Tensor] = field(default_factory=dict)
+    inner_folds: Tensor | None = None
+
+    def chunks(self, size: int) -> Iterator[dict[str, Tensor]]:
+        """Shared features or else inputs of the training subjects, in order, ``size`` at a time."""
+        names = ("fc", "bold", "frames", "covariates", "row", "site_number")
+        inputs = {name: getattr(self, name) for name in names}
+        tables = self.features or {name: one for name, one in inputs.items() if one is not None}
+        for start in range(0, len(self.label), size):
+            yield {name: table[start : start + size] for name, table in tables.items()}
 
 
 class Scans:
@@ -49,8 +95,18 @@ class Scans:
         self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
     ) -> Tensor:
         """``n_resamples`` FC re-estimates of every subject in ``rows``, Eq. (fc_reestimation)."""
+        weights = self.multiplicities(rows, block_length, refresh, n_resamples)
+        return self.reweighted(rows, weights)
+
+    def multiplicities(
+        self, rows: Tensor, block_length: Tensor, refresh: int | Tensor, n_resamples: int
+    ) -> Tensor:
+        """How often each resample holds each frame (n, K, T_max)."""
         draw = self._draw(rows, block_length, refresh, n_resamples)
-        weights = block_multiplicities(*draw, self.bold.shape[1])
+        return block_multiplicities(*draw, self.bold.shape[1])
+
+    def reweighted(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """FC (n, K, P, P) whose frames have these weights (n, K, T_max)."""
         return reestimated_connectivity(rows_of(self.bold, rows), weights)
 
     def resample(
@@ -134,27 +190,32 @@ class TrainingScans:
         plan = (n_resamples, scale, graphs)
         if plan not in self._plans:
             self._plans[plan] = self._plan(scale, max(1, graphs // n_resamples))
-        for rows, folds, length in self._plans[plan]:
-            yield rows, folds, self._scans.reestimate(rows, length, refresh, n_resamples)
+        for rows, length, parts in self._plans[plan]:
+            # Draws are many small operations, so those of many subjects are made together.
+            weights = self._scans.multiplicities(rows, length, refresh, n_resamples)
+            sizes = [len(some) for some, _ in parts]
+            for (some, folds), own in zip(parts, weights.split(sizes)):
+                yield some, folds, self._scans.reweighted(some, own)
 
-    def _plan(self, scale: float, step: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Rows, folds and block length of every part, on the device."""
+    def _plan(self, scale: float, step: int) -> list[tuple[Tensor, Tensor, list]]:
+        """Subjects with their block length, and the parts of them with the parts' folds."""
         lengths = np.array([round_half_up(scale * length) for length in self._block_lengths])
         member = np.zeros((self.n_subjects, len(self._train)), bool)
         for fold, rows in enumerate(self._train):
             member[rows, fold] = True
+        on_device = partial(torch.as_tensor, device=self.rows.device)
         plan = []
         for length in np.unique(lengths):
             patterns, inverse = np.unique(member & (lengths == length), axis=0, return_inverse=True)
-            for number, pattern in enumerate(patterns):
-                if not pattern.any():
-                    continue
-                rows = np.flatnonzero(inverse == number)
-                for start in range(0, len(rows), step):
-                    part = (rows[start : start + step], np.flatnonzero(pattern), length)
-                    plan.append(
-                        tuple(torch.as_tensor(one, device=self.rows.device) for one in part)
-                    )
+            parts = [
+                (rows, on_device(np.flatnonzero(pattern)))
+                for number, pattern in enumerate(patterns)
+                if pattern.any()
+                for rows in on_device(np.flatnonzero(inverse == number)).split(step)
+            ]
+            for start in range(0, len(parts), PARTS_AT_ONCE):
+                some = parts[start : start + PARTS_AT_ONCE]
+                plan.append((torch.cat([rows for rows, _ in some]), on_device(length), some))
         return plan
 
 

@@ -21,8 +21,8 @@ from brio_core.remote.plan import MODELS, Job, Plan, read_plan
 from brio_core.reporting.external import tested_rows
 from brio_core.reporting.results import read_history, read_run, read_table
 from brio_core.system.errors import BrioError
-from brio_core.system.files import read_json, write_json
-from brio_core.system.versions import ROOT, program_version
+from brio_core.system.files import ROOT, read_json, write_json
+from brio_core.system.versions import program_version
 
 # Where results are unpacked: the process follows, and a random part.
 _OURS = f".remote-{re.sub('[^A-Za-z0-9]', '', platform.node())}-"

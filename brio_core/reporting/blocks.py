@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import Given
 from brio_core.reporting.results import PROTOCOLS, SCORES, in_paper_order, ordered, place_title
 from brio_core.reporting.table import NOT_RUN, Cell, Row, best, heading, is_best, with_sd
 

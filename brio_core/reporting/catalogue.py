@@ -1,14 +1,23 @@
-"""Every table and figure that an experiment can ask for.
+"""Every table and figure that an experiment can ask for, and what it is given.
 
-Each has a file of its own in ``tables`` or ``figures`` with a literal ``OUTPUT``. It is read here
-without importing the file, so that planning, the check of experiments and the manual need neither
-pandas nor matplotlib. The keys of ``OUTPUT`` are the fields of :class:`Output`.
+Each is a function in ``tables`` or ``figures``, such as ``sites_table``, below ``@output(...)``.
+That is read here without importing the file, so that planning, the check of experiments and the
+manual need neither pandas nor matplotlib. Its keywords are the fields of :class:`Output`.
 """
 
 import ast
+import importlib
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
+
+from brio_core.reporting.table import Row, Table
+from brio_core.system.cli import json_argument
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("tables", "figures")
@@ -53,6 +62,8 @@ class Output(NamedTuple):
     kind: str
     name: str
     file: str
+    shows: str = ""
+    """What it shows, in one sentence."""
     files: tuple[str, ...] = ()
     """What it is made of, keys of :data:`FILES`."""
     page: str = "results"
@@ -85,18 +96,120 @@ class Output(NamedTuple):
         return (program, self.file, *(str(path.relative_to(ROOT)) for path in read))
 
 
+def output(**words: Any) -> Callable[[Callable], Callable]:
+    """Say of a function what it makes: fields of :class:`Output`, as plain values.
+
+    The function stays as it is; :func:`catalogue` reads the words from its file.
+    """
+    return lambda function: function
+
+
+@lru_cache
+def remarks(path: str | Path) -> dict[str, str]:
+    """The comment behind each setting of ``presets.common``, where there is one."""
+    text = Path(path).read_text(encoding="utf-8")
+    node = yaml.compose(text)
+    for name in ("presets", "common"):
+        node = next((value for key, value in node.value if key.value == name), None)
+        if node is None:
+            return {}
+    lines = text.splitlines()
+    found = {}
+    for key, value in node.value:
+        rest = lines[value.end_mark.line][value.end_mark.column :]
+        if rest.lstrip().startswith("#"):
+            found[key.value] = rest.lstrip().lstrip("# ")
+    return found
+
+
 @lru_cache
 def catalogue(kind: str) -> dict[str, Output]:
-    """All ``tables`` or ``figures``, by the name of their file."""
-    folder = Path(__file__).parent / kind
-    paths = [path for path in sorted(folder.glob("*.py")) if path.stem != "__init__"]
-    return {path.stem: _read(kind, path) for path in paths}
+    """All ``tables`` or ``figures``, by the name of their function without its last word."""
+    found = {}
+    for path in sorted((Path(__file__).parent / kind).glob("*.py")):
+        for node in ast.parse(path.read_bytes(), str(path)).body:
+            for call in getattr(node, "decorator_list", ()):
+                if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "output":
+                    words = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+                    words = {k: tuple(v) if isinstance(v, list) else v for k, v in words.items()}
+                    name = node.name.removesuffix(f"_{kind[:-1]}")
+                    if name in found:
+                        raise ValueError(f"{path} and {found[name].file} both make {name!r}")
+                    file, shows = str(path.relative_to(ROOT)), ast.get_docstring(node) or ""
+                    found[name] = Output(kind, name, file, shows.split("\n\n")[0], **words)
+    return dict(sorted(found.items()))
 
 
-def _read(kind: str, path: Path) -> Output:
-    for node in ast.parse(path.read_bytes(), str(path)).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "OUTPUT":
-            found = ast.literal_eval(node.value)
-            values = {key: tuple(v) if isinstance(v, list) else v for key, v in found.items()}
-            return Output(kind, path.stem, str(path.relative_to(ROOT)), **values)
-    raise ValueError(f"{path} has no OUTPUT, from which the catalogue would know it; write one")
+@dataclass(frozen=True)
+class Given:
+    """What the function of ``output`` makes its table or figure of.
+
+    ``entry`` is that of the experiment: title, caption and options. ``planned`` has the ``pairs``
+    of cohort and protocol, and the ``variants`` that belong in a table, whether or not they were
+    run. ``datasets`` says what cohorts are called.
+    """
+
+    output: Output
+    files: dict[str, list[str]] = field(default_factory=dict)
+    entry: dict = field(default_factory=dict)
+    planned: dict = field(default_factory=dict)
+    datasets: dict = field(default_factory=dict)
+
+    def make(self) -> Any:
+        """Rows and table, or the drawing of a figure."""
+        module = self.output.file.removesuffix(".py").replace("/", ".")
+        name = f"{self.output.name}_{self.output.kind[:-1]}"
+        return getattr(importlib.import_module(module), name)(self)
+
+    @property
+    def title(self) -> str:
+        """The heading, by the experiment or by the catalogue."""
+        return self.entry.get("title") or self.output.title or self.output.name
+
+    def caption(self, *more: str) -> str:
+        """The caption, with sentences about this very output."""
+        words = (self.entry.get("caption") or self.output.caption, *more)
+        return " ".join(one for one in words if one)
+
+    def table(
+        self,
+        columns: tuple[str, ...],
+        rows: tuple[Row, ...],
+        *notes: str,
+        more_caption: str = "",
+        **options: Any,
+    ) -> Table:
+        """A table with its heading; ``options`` are further fields of :class:`Table`."""
+        return Table(
+            title=self.title,
+            caption=self.caption(more_caption),
+            columns=tuple(columns),
+            rows=tuple(rows),
+            notes=notes,
+            section=self.output.page,
+            **options,
+        )
+
+
+def read_arguments(kind: str, description: str) -> tuple[Given, str]:
+    """What the command line of ``scripts/table.py`` or ``figure.py`` gives, and where to write."""
+    parser = ArgumentParser(description=description)
+    names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    for name, output in catalogue(kind).items():
+        own = names.add_parser(name, help=output.title or f"a table of {output.name}")
+        for key in output.files:
+            metavar, text = FILES[key]
+            option = f"--{key.replace('_', '-')}"
+            own.add_argument(option, nargs="*", required=True, metavar=metavar, help=text)
+        for option, text in (
+            ("--entry", "JSON: title, caption and options of the experiment's entry"),
+            ("--planned", "JSON: pairs of cohort and protocol, and variants, that belong there"),
+            ("--datasets", "JSON: what is said about cohorts, by name"),
+        ):
+            own.add_argument(option, type=json_argument, default={}, help=text)
+        own.add_argument("--out-prefix", required=True, help="path without ending")
+    arguments = parser.parse_args()
+    output = catalogue(kind)[arguments.name]
+    files = {key: getattr(arguments, key) for key in output.files}
+    words = (arguments.entry, arguments.planned, arguments.datasets)
+    return Given(output, files, *words), arguments.out_prefix

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from brio_core.evaluation.validation import mean_and_error, nested_choice, preferred
+from brio_core.evaluation.site_statistics import mean_and_error, nested_choice, preferred
 from brio_core.reporting import results
 from brio_core.system.errors import BrioError
 

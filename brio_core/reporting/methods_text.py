@@ -7,17 +7,9 @@ from typing import NamedTuple
 
 from brio_core.cohorts import MATCHED
 from brio_core.cohorts.subsets import DRAWN
+from brio_core.reporting import results
 from brio_core.reporting.cohorts import CohortTables
-from brio_core.reporting.results import (
-    CONNECTIVITY,
-    EXTERNAL,
-    METHODS,
-    PERMUTED,
-    class_names,
-    cohort_title,
-    ordered,
-)
-from brio_core.reporting.table import plural
+from brio_core.reporting.table import listed, plural
 from brio_core.system.errors import BrioError
 
 SOFTWARE = {"brio": "BRIO", "python": "Python", "torch": "PyTorch", "numpy": "NumPy"}
@@ -85,7 +77,7 @@ def methods_text(
         cited.update((one.key, one) for one in own)
         return f" [{'; '.join(f'@{one.key}' for one in own)}]" if own else ""
 
-    known = {method: place for place, method in enumerate(METHODS)}
+    known = {method: place for place, method in enumerate(results.METHODS)}
     was_run = {one["variant"] for one in runs}
     variants = [one for one in run["variants"].items() if one[0] in was_run]
     variants = dict(sorted(variants, key=lambda one: known.get(one[1]["method"], len(known))))
@@ -97,9 +89,9 @@ def methods_text(
     ]
     shared = _shared(variants)
     if shared:
-        parts.append(f"Networks had these hyperparameters unless stated: {_listed(shared)}.")
+        parts.append(f"Networks had these hyperparameters unless stated: {_values(shared)}.")
     rows = [_row(name, variants, shared, runs, citations, cite) for name in variants]
-    external = ordered(one["variant"] for one in runs if one["device"] == EXTERNAL)
+    external = results.ordered(one["variant"] for one in runs if one["device"] == results.EXTERNAL)
     if external:
         rows.append(f"- Predictions of external code, evaluated alike: {', '.join(external)}.")
     text = "\n\n".join([*parts, "\n".join(rows)])
@@ -107,8 +99,8 @@ def methods_text(
 
 
 def _cohort(cohort: CohortTables, dataset: dict, cite) -> str:
-    facts, (negative, positive) = cohort.statistics, class_names(dataset)
-    title = cohort_title({cohort.name: dataset}, cohort.name)
+    facts, (negative, positive) = cohort.statistics, results.class_names(dataset)
+    title = results.cohort_title({cohort.name: dataset}, cohort.name)
     rules, rois = dataset.get("inclusion", {}), dataset.get("rois", {}).get("expected")
     excluded = len(cohort.inclusion) - len(cohort.participants)
     reasons = ", ".join(f"{kind} ({number:,})" for kind, number in cohort.reasons.items())
@@ -132,7 +124,7 @@ def _cohort(cohort: CohortTables, dataset: dict, cite) -> str:
         else "",
     ]
     if any(needed):
-        sentences.append(f"Scans needed {_and([one for one in needed if one])}.")
+        sentences.append(f"Scans needed {listed([one for one in needed if one])}.")
     ends = "time_points_min", "time_points_max"
     least, most = (f"{facts[end]:.0f}" for end in ends)
     length = least if least == most else f"{least} to {most}"
@@ -146,23 +138,23 @@ def _connectivity(variants: dict) -> str:
     for one in variants.values():
         values = one["hyperparameters"]
         if (kind := values.get("connectivity")) is not None:
-            words = CONNECTIVITY.get(kind, kind).format(values.get("shrinkage"))
+            words = results.CONNECTIVITY.get(kind, kind).format(values.get("shrinkage"))
             used.setdefault(words, []).append(one["label"])
     most = max(used, key=lambda words: len(used[words]), default="")
-    others = [f"for {_and(used[words])}, {words}" for words in used if words != most]
+    others = [f"for {listed(used[words])}, {words}" for words in used if words != most]
     if not most:
         return "The methods read standardised ROI series or covariates."
     return f"Functional connectivity was {'; '.join([most, *others])}."
 
 
 def _evaluation(config: dict, runs: Sequence[dict]) -> str:
-    protocols = ordered(one["protocol"] for one in runs)
+    protocols = results.ordered(one["protocol"] for one in runs)
     sentences = []
     if "loso" in protocols:
         seeds = config.get("split_seeds", [0])
         rings = f"a ring of sites drawn with seed {seeds[0]}"
         if any(one.get("ring") for one in runs):
-            rings = f"rings of sites drawn with seeds {_and(map(str, seeds))}"
+            rings = f"rings of sites drawn with seeds {listed(map(str, seeds))}"
         sentences.append(
             "Each site was tested once, by models that never saw it (leave one site out). The next "
             f"two on {rings} served for validation and the rest for training."
@@ -172,13 +164,13 @@ def _evaluation(config: dict, runs: Sequence[dict]) -> str:
             "For sites seen in training we used ten folds, stratified by site and class."
         )
     more = [
-        (_matching(PERMUTED, protocols), ("permutation", "of labels")),
+        (_matching(results.PERMUTED, protocols), ("permutation", "of labels")),
         (_matching(DRAWN, protocols), ("draw", "of fewer training subjects")),
         (protocols.count(MATCHED), ("protocol", "with motion matched between classes")),
     ]
     more = [f"{plural(n, *first)} {rest}" for n, (*first, rest) in more if n]
     if more:
-        sentences.append(f"Checks: {_and(more)}.")
+        sentences.append(f"Checks: {listed(more)}.")
     sentences.append(
         "The epoch or penalty with the highest mean AUC over validation sites was kept; validation "
         "log-loss decided ties. The score is the mean over sites of the AUC at a site, with "
@@ -194,13 +186,14 @@ def _matching(pattern: re.Pattern, protocols: list[str]) -> int:
 
 
 def _software(runs: Sequence[dict], cite) -> str:
-    ours = [one for one in runs if one["device"] != EXTERNAL]
+    ours = [one for one in runs if one["device"] != results.EXTERNAL]
     used = [
         f"{name} {' and '.join(versions)}"
         for key, name in SOFTWARE.items()
-        if (versions := ordered((one["versions"] or {}).get(key) or "" for one in ours)) != [""]
+        if (versions := results.ordered((one["versions"] or {}).get(key) or "" for one in ours))
+        != [""]
     ]
-    machines = _and(ordered(str(one["device"] or "unknown hardware") for one in ours))
+    machines = listed(results.ordered(str(one["device"] or "unknown hardware") for one in ours))
     return (
         f"All methods were trained with the implementations of BRIO ({', '.join(used)}) in a "
         f"Snakemake workflow{cite(EVERY_RUN)} on {machines}."
@@ -230,33 +223,28 @@ def _row(name: str, variants: dict, shared: dict, runs, citations: dict, cite) -
     if name == method:
         origin = citations.get(method, "").rstrip(".")
         head = f"- {own['label']}{cite(method)}" + (f": {origin}" if origin else "")
-        what = f"Hyperparameters: {_listed(changed)}" if changed else "No further hyperparameters"
+        what = f"Hyperparameters: {_values(changed)}" if changed else "No further hyperparameters"
     else:
         label = variants.get(method, own)["label"]
-        head = f"- {own['label']}: {label} but {_listed(changed) or 'for the choice in folds'}"
+        head = f"- {own['label']}: {label} but {_values(changed) or 'for the choice in folds'}"
         what = ""
     if values.get("selection") == "sources" and name == method:
         what += ". All source sites trained, and each in turn was left out to choose the penalty"
     if own.get("search"):
-        what += f". Every fold chose by validation among {_listed(own['search'])}"
-    parts = [head, what, f"{'Seeds' if len(seeds) > 1 else 'Seed'} {_and(map(str, seeds))}"]
+        what += f". Every fold chose by validation among {_values(own['search'])}"
+    parts = [head, what, f"{'Seeds' if len(seeds) > 1 else 'Seed'} {listed(map(str, seeds))}"]
     return ". ".join(one.removeprefix(". ") for one in parts if one) + "."
 
 
-def _listed(values: dict) -> str:
+def _values(values: dict) -> str:
     return ", ".join(f"{key} = {_value(value)}" for key, value in values.items())
 
 
 def _value(value: object) -> str:
     if isinstance(value, dict):
-        return f"({_listed(value)})"
+        return f"({_values(value)})"
     if isinstance(value, list | tuple):
         return "/".join(map(_value, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _and(names: Iterable[str]) -> str:
-    names = list(names)
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

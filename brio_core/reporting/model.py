@@ -1,6 +1,8 @@
-"""A bundle of a model that was trained on all sites, with all that its card tells."""
+"""A bundle of a model that was trained on all sites, and what to expect of it at a new site."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +10,19 @@ import pandas as pd
 
 from brio_core.cohorts.cohort import Cohort, read_participants, read_table
 from brio_core.cohorts.stores import input_checksums
+from brio_core.evaluation.confounds import Scored, auc_over_sites, subgroups
+from brio_core.evaluation.intervals import delong, interval_over_sites, prediction_interval
+from brio_core.evaluation.scores import (
+    Estimate,
+    brier,
+    calibration_in_the_large,
+    calibration_slope,
+    score_folds,
+    usable,
+)
 from brio_core.evaluation.site_distance import describe
-from brio_core.reporting.expectation import expectation
-from brio_core.reporting.results import Run
+from brio_core.reporting.results import Run, read_run
+from brio_core.reporting.summary import by_variant
 from brio_core.training.bundle import Bundle
 from brio_core.training.final import Final, Wanted
 from brio_core.training.results import software
@@ -91,3 +103,86 @@ def _training(cohort: Cohort, rows: np.ndarray, table: pd.DataFrame) -> dict:
             for name, own in table.groupby("site")
         ],
     }
+
+
+# What is taken at the threshold and told with its interval over sites.
+AT_THRESHOLD = {
+    "sensitivity": "sensitivity_threshold",
+    "specificity": "specificity_threshold",
+    "accuracy": "acc_threshold",
+}
+
+
+def read_left_out(folders: Sequence[str | Path]) -> tuple[list[Run], tuple[np.ndarray, np.ndarray]]:
+    """The runs, and logits and labels of the first seed's left-out subjects."""
+    runs = [read_run(folder) for folder in folders]
+    test = runs[0].test
+    return runs, (test["logit"].to_numpy(float, copy=True), test["label"].to_numpy(int, copy=True))
+
+
+def expectation(
+    runs: Sequence[Run], covariates: dict[str, dict[str, float]], without: Sequence[str] = ()
+) -> dict:
+    """Numbers for the card, as plain values; what is unknown is None.
+
+    ``covariates`` has age, ``male`` and mean_fd by subject. Sites ``without`` do not count.
+    """
+    runs = [replace(run, test=run.test[~run.test["site"].isin(without)]) for run in runs]
+    (one,) = by_variant(runs)
+    scores = usable(score_folds(one.fold, one.label, one.logits, one.decisions))
+    here = [one.fold == name for name in scores["fold"]]
+    variances = [delong(one.label[rows], one.logits[:, rows])[1] for rows in here]
+    new = prediction_interval(scores["auc"], variances)
+    people = [covariates.get(subject, {}) for subject in runs[0].test["subject"]]
+    known = {
+        name: np.array([own.get(name, math.nan) for own in people], float)
+        for name in ("age", "male", "mean_fd")
+    }
+    scored = Scored(one.fold, one.label, one.logits, known)
+    return {
+        "subjects": len(one.label),
+        "sites": len(scores),
+        "seeds": len(one.logits),
+        "auc": _plain(auc_over_sites(scores["auc"].tolist())),
+        "new_site": {"low": _number(new[0]), "high": _number(new[1])},
+        "at_threshold": {
+            name: _plain(_share(scores[column].to_numpy()))
+            for name, column in AT_THRESHOLD.items()
+        },
+        "calibration": _calibration(one),
+        "by_site": [
+            {"site": row.fold, "subjects": int(row.n), "auc": _number(row.auc),
+             "variance": _number(variance)}
+            for row, variance in zip(scores.itertuples(), variances)
+        ],
+        "subgroups": [
+            {"by": by, "name": name, "auc": _plain(group.auc), "sites": group.sites,
+             "subjects": group.subjects}
+            for by, name, group in subgroups(scored)
+            if by in ("male", "age")
+        ],
+    }  # fmt: skip
+
+
+def _calibration(one) -> dict:
+    """Of all left-out subjects together, with the recalibration of their folds; mean over seeds."""
+    found = []
+    for logits, decisions in zip(one.logits, one.decisions):
+        chosen = [decisions[name] for name in one.fold]
+        scaled = np.array([how.slope * v + how.intercept for v, how in zip(logits, chosen)])
+        measures = (calibration_slope, calibration_in_the_large, brier)
+        found.append([measure(one.label, scaled) for measure in measures])
+    return dict(zip(("slope", "in_the_large", "brier"), map(_number, np.mean(found, axis=0))))
+
+
+def _share(values: np.ndarray) -> Estimate:
+    mean, low, high = interval_over_sites(values[~np.isnan(values)])
+    return Estimate(mean, max(low, 0.0), min(high, 1.0))
+
+
+def _plain(estimate: Estimate) -> dict:
+    return {key: _number(value) for key, value in estimate._asdict().items()}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -4,8 +4,7 @@ import pandas as pd
 
 from brio_core.evaluation.site_statistics import PAIRED, SIGNIFICANT, paired, smallest_p
 from brio_core.reporting.blocks import part_of
-from brio_core.reporting.catalogue import REFERENCE
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import REFERENCE, Given
 from brio_core.reporting.results import PLACE, label_of, ordered, place_title
 from brio_core.reporting.table import NONE, Cell, p_text, plural, signed, with_interval
 

@@ -11,7 +11,7 @@ import matplotlib
 import pandas as pd
 from matplotlib.colors import to_rgb
 
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import Given
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.vectors import SVG, simplified
 from brio_core.system.files import atomic

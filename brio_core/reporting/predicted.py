@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pandas as pd
+import torch
 
 from brio_core.cohorts.arrays import series_of
 from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
@@ -15,8 +17,7 @@ from brio_core.evaluation.scores import Estimate
 from brio_core.evaluation.site_distance import FAR, Training, edges_of
 from brio_core.system.devices import choose_device
 from brio_core.system.errors import BrioError
-from brio_core.training.bundle import Bundle
-from brio_core.training.prediction import answers
+from brio_core.training.bundle import Bundle, answers
 
 COLUMNS = (
     "subject", "probability", "decision", "stability", "probability_low", "probability_high",
@@ -45,7 +46,10 @@ def predict(
     bundle: Bundle, scans: Path, labels: Path | None, reestimates: int, device: str
 ) -> Predicted:
     """Read, check and predict all scans of a place."""
-    about = bundle.about
+    about, place = bundle.about, choose_device(device, allow_cpu=False)
+    if place.type == "cuda":
+        # It takes a second or two to start, in which scans can be read.
+        Thread(target=torch.zeros, args=(1,), kwargs={"device": place}).start()
     read = read_new_scans(scans, about["dataset"], [labels] if labels else [])
     subjects = [one.subject for one in read]
     people = People.unknown(len(read))
@@ -71,7 +75,7 @@ def predict(
     parts, mean = [], 0.0
     for part in answers(
         bundle.module, series, reestimates, about["block_length"], people.covariates[usable],
-        choose_device(device, allow_cpu=False),
+        place,
     ):  # fmt: skip
         edges = edges_of(part.fisher_z)
         mean = mean + edges.sum(0, dtype=float)

@@ -1,4 +1,4 @@
-"""From the runs of one cohort and protocol to one row per variant."""
+"""From the runs of one cohort and protocol to one row per variant, and to ensembles of variants."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,17 +10,10 @@ import pandas as pd
 from brio_core.cohorts.splits import read_split
 from brio_core.evaluation import intervals, site_statistics
 from brio_core.evaluation.scores import Decision, Estimate, score_folds, usable
-from brio_core.reporting.ensemble import GROUP, ensemble_logits
-from brio_core.reporting.results import (
-    AT_THRESHOLD,
-    IDENTITY,
-    SCORES,
-    Run,
-    in_paper_order,
-    read_run,
-    ring_of,
-)
+from brio_core.reporting import results
 from brio_core.system.errors import BrioError
+
+GROUP = "Ensembles"
 
 
 class Variant(NamedTuple):
@@ -39,7 +32,7 @@ class Variant(NamedTuple):
         return self.metas[0]
 
 
-def by_variant(runs: list[Run]) -> list[Variant]:
+def by_variant(runs: list[results.Run]) -> list[Variant]:
     """The variants of runs, which must be of one cohort and protocol."""
     _check(runs)
     first = runs[0].test
@@ -77,7 +70,7 @@ def summarise(
     ``ensembles`` have a ``label`` and ``members``; one that lacks a member is left out. Where the
     file of a ``split`` is there, every run must test what it says.
     """
-    runs = [read_run(folder) for folder in folders]
+    runs = [results.read_run(folder) for folder in folders]
     _check_splits(runs, split)
     variants = by_variant(runs)
     variants += with_ensembles(variants[0], runs, ensembles or {})
@@ -88,12 +81,12 @@ def summarise(
         logits = one.logits
         scores = score_folds(fold, label, logits, one.decisions)
         used = usable(scores)
-        identity = {key: one.meta[key] for key in IDENTITY}
+        identity = {key: one.meta[key] for key in results.IDENTITY}
         row = {"experiment": experiment, **identity, "seeds": len(logits)}
-        row |= {"rings": len({ring_of(meta) for meta in one.metas})}
+        row |= {"rings": len({results.ring_of(meta) for meta in one.metas})}
         row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
-        for score in (*SCORES, AT_THRESHOLD):
+        for score in (*results.SCORES, results.AT_THRESHOLD):
             row |= _mean(score, used[score])
         row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
         row |= _columns("auc_sd_sampling", _spread(one, used, words))
@@ -103,10 +96,14 @@ def summarise(
     table = pd.DataFrame(rows)
     for column in ("epochs", "folds_together", "parameters"):
         table[column] = table[column].astype("Int64")
-    return in_paper_order(table), in_paper_order(pd.concat(folds, ignore_index=True))
+    return results.in_paper_order(table), results.in_paper_order(
+        pd.concat(folds, ignore_index=True)
+    )
 
 
-def with_ensembles(like: Variant, runs: list[Run], ensembles: dict[str, dict]) -> list[Variant]:
+def with_ensembles(
+    like: Variant, runs: list[results.Run], ensembles: dict[str, dict]
+) -> list[Variant]:
     """Ensembles of runs as variants, which have predicted the same subjects as another one."""
     found = []
     for name, about in ensembles.items():
@@ -167,19 +164,19 @@ def _cost(metas: list[dict]) -> dict:
     }
 
 
-def _check(runs: list[Run]) -> None:
+def _check(runs: list[results.Run]) -> None:
     """Results may stand in one table only if they come from the same folds."""
     reference, seen, rings = _tested(runs[0]), set(), {}
     for run in runs:
         # Rings have splits of their own, which test the same.
-        alike = rings.setdefault(ring_of(run.meta), run)
+        alike = rings.setdefault(results.ring_of(run.meta), run)
         for key, first in (("cohort", runs[0]), ("protocol", runs[0]), ("split_checksum", alike)):
             if run.meta[key] != first.meta[key]:
                 raise BrioError(
                     f"{run.folder} has the {key} {run.meta[key]!r}, but {first.folder} has "
                     f"{first.meta[key]!r}; delete the older of the two and run again"
                 )
-        key = (run.meta["variant"], run.meta["seed"], ring_of(run.meta))
+        key = (run.meta["variant"], run.meta["seed"], results.ring_of(run.meta))
         if key in seen:
             raise BrioError(f"{run.folder} repeats variant {key[0]} with seed {key[1]}")
         seen.add(key)
@@ -190,18 +187,18 @@ def _check(runs: list[Run]) -> None:
             )
 
 
-def _check_splits(runs: list[Run], path: Path | None) -> None:
+def _check_splits(runs: list[results.Run], path: Path | None) -> None:
     """Compare runs with the split of their ring, which runs that were copied here may lack."""
-    for ring in sorted({ring_of(run.meta) for run in runs}) if path else ():
+    for ring in sorted({results.ring_of(run.meta) for run in runs}) if path else ():
         file = path.with_stem(f"{path.stem}-ring-{ring}") if ring else path
         if file.exists():
             split = read_split(file)
             for run in runs:
-                if ring_of(run.meta) == ring:
+                if results.ring_of(run.meta) == ring:
                     _check_split(run, split)
 
 
-def _check_split(run: Run, split: dict) -> None:
+def _check_split(run: results.Run, split: dict) -> None:
     """Name the run whose test rows are not those of the split, which those beside it may be."""
     if run.meta["split_checksum"] != split["checksum"]:
         raise BrioError(
@@ -222,6 +219,41 @@ def _check_split(run: Run, split: dict) -> None:
         )
 
 
-def _tested(run: Run) -> pd.DataFrame:
+def _tested(run: results.Run) -> pd.DataFrame:
     columns = ["subject", "site", "fold", "label"]
     return run.test[columns].sort_values("subject", ignore_index=True)
+
+
+def ensemble_logits(
+    members: Sequence[Sequence[results.Run]], subjects: Sequence[str]
+) -> np.ndarray:
+    """Logits (N,) of ``subjects`` by members, each of which has one run per seed.
+
+    Scores of a run are standardised fold by fold, by mean and deviation of its validation
+    predictions: those are of source sites, so a test subject's score depends on no other one.
+    Every member weighs the same, and so does every seed of a member. The mean is given the mean
+    level and spread of the members, so that zero stays between the classes.
+    """
+    parts = [[_standardised(run, subjects) for run in runs] for runs in members]
+    standard, level, spread = np.mean([np.mean(runs, axis=0) for runs in parts], axis=0)
+    return standard * spread + level
+
+
+def _standardised(
+    run: results.Run, subjects: Sequence[str]
+) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """Standardised test scores of a run, and the level and spread that were taken out of them."""
+    path = run.folder / "predictions.csv"
+    table = results.read_table(path, results.PREDICTION_COLUMNS, ("label", "logit"))
+    validation = table[table["split"] == "validation"].groupby("fold")["logit"]
+    test = run.test.set_index("subject").loc[list(subjects)]
+    level = test["fold"].map(validation.mean())
+    # Where all validation subjects have one score, there is no spread to divide by.
+    spread = test["fold"].map(validation.std(ddof=0)).replace(0.0, 1.0)
+    if level.isna().any():
+        fold = test["fold"][level.isna()].iloc[0]
+        raise BrioError(
+            f"{path} has no validation rows of fold {fold!r}, by which an ensemble standardises "
+            "scores; take its variant out of 'ensembles'"
+        )
+    return (test["logit"] - level) / spread, level, spread

@@ -1,7 +1,7 @@
 """One model of a table, and how its numbers are printed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 NOT_RUN = "not run"
@@ -113,6 +113,23 @@ def with_spread(mean: float, sd: float, form: str) -> Cell:
 def with_interval(value: float, low: float, high: float, bold: bool = False) -> Cell:
     """A value and its interval in brackets."""
     return Cell(percent(value), f"[{percent(low)}, {percent(high)}]", bold)
+
+
+def auc_cell(row: Mapping) -> Cell:
+    """The mean AUC of a row of the summaries, with its interval over sites."""
+    return with_interval(*(row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high")))
+
+
+def auc_text(row: Mapping) -> str:
+    """The same in words."""
+    cell = auc_cell(row)
+    return f"{cell.text} {cell.extra}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def best(values: Sequence[float]) -> float:

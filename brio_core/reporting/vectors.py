@@ -1,8 +1,12 @@
-"""Figures as SVG that pages hold inline: few bytes, no fonts, and words that a mark shows."""
+"""Figures as pages show them: SVG that they hold inline, and the words of a PNG."""
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree as tree
+
+from brio_core.system.errors import BrioError
 
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 # The first is Matplotlib's own; the second is as wide, where the first is not installed.
@@ -47,7 +51,20 @@ def simplified(drawn: bytes, words: Mapping[str, Sequence[str]]) -> bytes:
             style = re.sub(r"'DejaVu Sans'[^;]*", FONT, node.get("style"))
             node.set("style", style)
         node.text, node.tail = (text if (text or "").strip() else None for text in (node.text, ""))
+    _share_styles(root)
     return tree.tostring(root, encoding="utf-8")
+
+
+def _share_styles(root: tree.Element) -> None:
+    """Marks that all look alike get their style from their group, where it stands once."""
+    for group in root.iter(f"{{{SVG}}}g"):
+        style = group[0].get("style", "") if len(group) else ""
+        alike = all(node.get("style") == style for node in group)
+        # Opacity is no inherited property.
+        if style and alike and "style" not in group.attrib and not re.search(r"\bopacity", style):
+            group.set("style", style)
+            for node in group:
+                del node.attrib["style"]
 
 
 def inline(svg: str, name: str) -> str:
@@ -79,3 +96,29 @@ def _drop_names(root: tree.Element) -> None:
 def _rounded(number: re.Match) -> str:
     # Adding zero takes the sign from one that was rounded to zero.
     return f"{round(float(number[0]), 2) + 0.0:.2f}".rstrip("0").rstrip(".")
+
+
+class Picture(NamedTuple):
+    """The words of a figure, which come from the PNG itself, and its width in pixels."""
+
+    title: str
+    caption: str
+    alt: str
+    section: str
+    width: int
+
+
+def read_picture(path: str | Path) -> Picture:
+    """The words of a PNG."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            text, width = image.text, image.width
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+    except (UnidentifiedImageError, AttributeError):
+        raise BrioError(f"{path} is not a PNG; give the .png of a figure") from None
+    title = text.get("Title", Path(path).stem)
+    caption, alt = text.get("Description", ""), text.get("Comment", title)
+    return Picture(title, caption, alt, text.get("Section", "results"), width)

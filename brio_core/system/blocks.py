@@ -13,6 +13,8 @@ from torch import Tensor
 
 from brio_core.system.threads import Run, spread
 
+# A spread below this is rounding: the column is constant.
+CONSTANT = 1e-12
 # Entries of a block of columns: 8 MB in float64.
 COLUMN_BLOCK = 2**20
 # Entries of a block of rows: its copy in float64 stays in a core's cache between two products.
@@ -26,6 +28,12 @@ def column_means(table: Tensor) -> Tensor:
     return torch.cat(over_columns(table, lambda columns, values: values.mean(0)))
 
 
+def mean_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of every column and one over its deviation, which is zero for a constant column."""
+    mean, deviation = values.mean(0), values.std(0, correction=0)
+    return mean, torch.where(deviation > CONSTANT, 1 / deviation.clamp(min=CONSTANT), 0.0)
+
+
 def replace_columns(table: Tensor, replace: Callable[[slice, Tensor], Tensor]) -> None:
     """Put ``replace(columns, values)`` in the place of the values, which it gets in float64."""
 
@@ -37,19 +45,12 @@ def replace_columns(table: Tensor, replace: Callable[[slice, Tensor], Tensor]) -
 
 def over_columns(table: Tensor, work: Callable[[slice, Tensor], Any]) -> list:
     """What ``work(columns, values)`` gives for blocks of columns, which it gets in float64."""
-
-    def call(part: slice) -> Any:
-        return work(part, table[:, part].double())
-
-    return spread(call, _column_blocks(table), table.device)
-
-
-def _column_blocks(table: Tensor) -> list[slice]:
     rows, columns = table.shape
     # A multiple of what torch sums side by side: the last columns of a block are not summed in
     # another order than they would be amid the table.
     width = max(64, COLUMN_BLOCK // max(1, rows) // 64 * 64)
-    return [slice(first, min(first + width, columns)) for first in range(0, columns, width)]
+    blocks = [slice(first, min(first + width, columns)) for first in range(0, columns, width)]
+    return spread(lambda part: work(part, table[:, part].double()), blocks, table.device)
 
 
 def sweep(

@@ -30,14 +30,15 @@ def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
     if wanted == "auto" and allow_cpu:
         return torch.device("cpu")
     raise BrioError(
-        "no CUDA device was found; set 'device: cpu' or 'allow_cpu: true' in the configuration "
-        "to train on the CPU"
+        "no CUDA device was found; to use the CPU, set 'device: cpu' or 'allow_cpu: true' in the "
+        "configuration, or give a command '--device cpu'"
     )
 
 
 def make_deterministic(device: torch.device, precision: str) -> None:
     """Same input, same bytes: deterministic kernels; TF32 only if the hyperparameters say so."""
-    torch.use_deterministic_algorithms(True)
+    # The other function for this imports a compiler first, which takes seconds and is not used.
+    torch.set_deterministic_debug_mode("error")
     # No result depends on memory that was never written; filling it costs a tenth of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")

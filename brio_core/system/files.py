@@ -4,6 +4,7 @@ import glob
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,9 @@ from brio_core.system import signals
 from brio_core.system.errors import BrioError
 
 ROOT = Path(__file__).resolve().parents[2]
+# A wheel carries a copy of planning code and schemas, which a clone has beside the package.
+_COPY = ROOT / "brio_core" / "repository"
+IN_CLONE = not _COPY.is_dir()
 # What this process is writing just now.
 _temporary: set[Path] = set()
 
@@ -53,6 +57,13 @@ def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(OSError):
             path.unlink()
+
+
+def make_planning_importable() -> None:
+    """Let ``import workflow.planning`` find that code, with a clone and without."""
+    place = str(ROOT if IN_CLONE else _COPY)
+    if place not in sys.path:
+        sys.path.insert(0, place)
 
 
 def own_or_shipped(path: str | Path) -> Path:

@@ -21,17 +21,23 @@ def torch_generator(*key: object) -> torch.Generator:
 
 
 def _scramble(value: Tensor) -> Tensor:
-    # Two multiply-xorshift rounds with the "lowbias32" constants, held in int64 (torch has no
-    # unsigned arithmetic) and masked to 32 bits after each product.
-    value = (value ^ (value >> 16)) * 0x7FEB352D & _MASK
-    value = (value ^ (value >> 15)) * 0x846CA68B & _MASK
-    return value ^ (value >> 16)
+    # Two multiply-xorshift rounds with the "lowbias32" constants, in int32: its products wrap as
+    # those of unsigned numbers do, and a CPU makes four at once where int64 allows one.
+    value = _shifted(value, 16).bitwise_xor_(value).mul_(0x7FEB352D)
+    value = _shifted(value, 15).bitwise_xor_(value).mul_(0x846CA68B - (1 << 32))
+    return _shifted(value, 16).bitwise_xor_(value)
+
+
+def _shifted(value: Tensor, by: int) -> Tensor:
+    # To the right, with zeros from the left; torch would repeat the sign.
+    return (value >> by).bitwise_and_(_MASK >> by)
 
 
 def fold_in(key: Tensor, *numbers: int | Tensor) -> Tensor:
     """A new key from a key and numbers (a step, a stream, a position)."""
     for number in numbers:
-        key = _scramble((_scramble(key & _MASK) + number * 0x9E3779B9 + (key >> 32)) & _MASK)
+        offset = (number * 0x9E3779B9 + (key >> 32)).to(torch.int32)
+        key = _scramble(_scramble(key.to(torch.int32)) + offset).to(torch.int64) & _MASK
     return key
 
 
@@ -58,9 +64,10 @@ def uniform_each(keys: Tensor, count: int) -> Tensor:
 
 def uniform_at(key: Tensor, position: Tensor) -> Tensor:
     """Uniform float32 numbers in [0, 1) at given integer positions (both broadcast)."""
-    hashed = _scramble((_scramble(position & _MASK) ^ (key & _MASK)) + 0x9E3779B9 & _MASK)
+    mixed = _scramble(position.to(torch.int32)) ^ key.to(torch.int32)
+    hashed = _scramble(mixed.add_(0x9E3779B9 - (1 << 32)))
     # 24 bits fill a float32 mantissa, so 1.0 cannot be reached by rounding.
-    return (hashed >> 8).to(torch.float32) * (1.0 / (1 << 24))
+    return _shifted(hashed, 8).to(torch.float32) * (1.0 / (1 << 24))
 
 
 def dropout(values: Tensor, probability: float, key: Tensor | None, stream: int = 0) -> Tensor:

@@ -32,13 +32,13 @@ def half_of_free_memory(device: torch.device, limit: int | None = None) -> int:
         return torch.cuda.mem_get_info()[0] // 2
     # Only Linux states what is free; elsewhere half of what the machine has stands for it.
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    free = _stated("/proc/meminfo", "MemAvailable") or total // 2
+    free = stated("/proc/meminfo", "MemAvailable") or total // 2
     if limit is not None:
-        free = min(free, limit - _stated("/proc/self/status", "VmRSS"))
+        free = min(free, limit - stated("/proc/self/status", "VmRSS"))
     return max(0, free) // 2
 
 
-def _stated(path: str, key: str) -> int:
+def stated(path: str, key: str) -> int:
     """Bytes that the system states under a key, 0 where it states none."""
     try:
         lines = Path(path).read_text().splitlines()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from brio_core.system.files import ROOT
 
 
 @cache
@@ -36,10 +36,15 @@ def imported(waiting: list[Path], root: Path = ROOT) -> set[Path]:
     return files
 
 
+def method_module(method: str) -> str:
+    """The name of the module that holds a method; all linear rows are in one."""
+    return "linear" if method.startswith("linear-") else method.replace("-", "_")
+
+
 @cache
 def method_files(method: str, root: Path = ROOT) -> tuple[str, ...]:
     """The files of a method: one module, or all modules of its package; none if planned."""
-    module = root / "brio_core" / "methods" / method.replace("-", "_")
+    module = root / "brio_core" / "methods" / method_module(method)
     files = sorted(module.glob("**/*.py")) or [module.with_suffix(".py")]
     return tuple(str(path.relative_to(root)) for path in files if path.exists())
 

@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from brio_core.cohorts.cohort import Cohort, padded_scans
+from brio_core.cohorts.cohort import Cohort
 from brio_core.cohorts.splits import read_split
-from brio_core.cohorts.stores import input_checksums
+from brio_core.cohorts.stores import Series, input_checksums
+from brio_core.connectivity.fisher_z import standardise
 from brio_core.connectivity.reestimation import subject_keys
 from brio_core.methods.training_scans import Scans
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 from brio_core.system.residence import Table, half_of_free_memory, place_on_device
+from brio_core.system.rows import Rows
+from brio_core.system.threads import spread
 
 # What a method may need of a subject that is too large to be held more than once.
 SCANS = ("fc", "bold")
@@ -37,7 +40,7 @@ class Fold:
     def on_sources(self, parts: Iterable[np.ndarray]) -> "Fold":
         """The same fold with all source subjects in training; validation leaves parts out in turn.
 
-        ``parts`` are the subjects that the folds of the split test: sites, or parts of all sites.
+        ``parts`` are sites, or parts of all sites.
         """
         groups = (np.intersect1d(part, self.sources) for part in parts)
         groups = tuple(group for group in groups if len(group))
@@ -63,6 +66,31 @@ def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
         sources = np.asarray(fold.get("sources", np.union1d(rows[0], rows[2])), np.int64)
         folds.append(Fold(fold["name"], *rows, groups, estimates[fold["name"]], sources))
     return folds
+
+
+def padded_scans(series: Series, device: torch.device) -> Rows:
+    """Scans (N, T_max, P), standardised and padded with zeros when they are asked for.
+
+    A GPU standardises many at once, a CPU one on each thread.
+    """
+    shape = (len(series), int(series.frames.max()), len(series.rois))
+
+    def read(rows: Sequence[int] | np.ndarray) -> np.ndarray:
+        # Frames that are not numbers are left out by the standardisation and become zeros.
+        padded = np.full((len(rows), *shape[1:]), np.nan if device.type == "cuda" else 0, "f4")
+
+        def fill(place: int) -> None:
+            scan = series.scan(rows[place])
+            if device.type == "cpu":
+                scan = standardise(torch.as_tensor(scan).double()).numpy()
+            padded[place, : len(scan)] = scan
+
+        spread(fill, range(len(rows)), torch.device("cpu"))
+        if device.type == "cpu":
+            return padded
+        return standardise(torch.as_tensor(padded, device=device).double()).float().cpu().numpy()
+
+    return Rows(read, shape)
 
 
 class TrainingData:
@@ -98,13 +126,14 @@ class TrainingData:
 
     @property
     def parts(self) -> dict[str, np.ndarray]:
-        """Subjects that each fold of the split tests: sites, or parts of all sites.
+        """Subjects that may be left out together: sites, or the parts that ``id`` tests.
 
-        A split that tests nobody names its sites.
+        A split of one fold has all sites, too.
         """
-        tested = {fold["name"]: fold["test"] for fold in self.split["folds"]}
-        parts = self.split.get("parts", tested)
-        return {name: np.asarray(rows, np.int64) for name, rows in parts.items()}
+        if self.split.get("protocol") == "id":
+            return {fold["name"]: np.asarray(fold["test"]) for fold in self.split["folds"]}
+        site = self.cohort.site
+        return {str(one): np.flatnonzero(site == one) for one in np.unique(site)}
 
     @property
     def memory_budget(self) -> int:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from brio_core.methods.interface import Batch, GradientMethod
 from brio_core.methods.stack import FoldStack, State
 from brio_core.methods.training_scans import FeatureStore
-from brio_core.system.progress import Progress
+from brio_core.system.cli import Progress
 from brio_core.system.randomness import fold_in
 from brio_core.system.replay import Replay
 from brio_core.system.seeds import derive_seed
@@ -45,7 +45,9 @@ class GradientFit:
         self.optimiser = self._make_optimiser()
         self.batches = Batches(problem, folds)
         keys = [derive_seed(*problem.seed_key(fold, "noise")) for fold in folds]
-        self._keys = torch.tensor(keys, device=device)
+        steps = torch.arange(self.hyperparameters.epochs * self.batches.per_epoch, device=device)
+        # Those of all steps at once: a key is made by two dozen tiny operations.
+        self._keys = fold_in(torch.tensor(keys, device=device)[:, None], steps)
         self._counter = torch.zeros(1, dtype=torch.int64, device=device)
 
         self.epoch = 0
@@ -197,7 +199,7 @@ class GradientFit:
                 self.features.gather(index),
                 label,
                 site,
-                fold_in(self._keys, self._counter),
+                self._keys.index_select(1, self._counter).squeeze(1),
             )
         for name, parameter in self.stack.parameters.items():
             # Fused AdamW takes contiguous gradients only.

@@ -20,8 +20,8 @@ from brio_core.system.rows import Rows
 from brio_core.system.seeds import numpy_generator
 from brio_core.training.data import Fold, TrainingData, read_folds
 from brio_core.training.problem import Problem, Trial
-from brio_core.training.results import FoldResult, fold_decision, fold_logits
-from brio_core.training.run import first_without_prediction
+from brio_core.training.results import FoldResult
+from brio_core.training.run import judged
 from brio_core.training.trainer import train
 
 # Parts that stand for sites where none are named.
@@ -45,14 +45,14 @@ def exact_arithmetic(wanted: str, trial: Trial) -> Iterator[torch.device]:
     # cuBLAS is deterministic only with a fixed workspace.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     device = choose_device(wanted, allow_cpu=True)
-    exact = torch.are_deterministic_algorithms_enabled()
+    exact = torch.get_deterministic_debug_mode()
     products = torch.get_float32_matmul_precision()
     filled = torch.utils.deterministic.fill_uninitialized_memory
     make_deterministic(device, getattr(trial.hyperparameters, "precision", "float32"))
     try:
         yield device
     finally:
-        torch.use_deterministic_algorithms(exact)
+        torch.set_deterministic_debug_mode(exact)
         torch.set_float32_matmul_precision(products)
         torch.utils.deterministic.fill_uninitialized_memory = filled
 
@@ -61,19 +61,8 @@ def fit_folds(
     problem: Problem,
 ) -> tuple[list[FoldResult], list[dict[str, np.ndarray]], list[dict[str, Any]]]:
     """Train all folds of a problem: results, logits of each part, and decisions."""
-    data = problem.data
     results = train(problem, NoCheckpoints(), None)
-    logits = [fold_logits(problem, result, fold) for result, fold in zip(results, data.folds)]
-    if strange := first_without_prediction(data, logits):
-        raise BrioError(
-            f"training diverged, and {strange} has no finite prediction; lower the learning rate, "
-            "and look for absurd values"
-        )
-    decisions = [
-        fold_decision(data, result, fold, found["validation"])
-        for result, fold, found in zip(results, data.folds, logits)
-    ]
-    return results, logits, decisions
+    return results, *judged(problem, results)
 
 
 def whole_problem(
@@ -98,12 +87,7 @@ def whole_problem(
     held_back = np.sort(np.concatenate(validation))
     everyone = np.arange(len(label))
     training = np.setdiff1d(everyone, held_back)
-    split = {
-        "cohort": cohort.name,
-        "site": cohort.site.tolist(),
-        "label": label.tolist(),
-        "folds": [{"name": name, "test": rows.tolist()} for name, rows in parts.items()],
-    }
+    split = {"cohort": cohort.name, "site": cohort.site.tolist(), "label": label.tolist()}
     length = _block_length({"name": ALL, "train": training}, split, cohort)
     nobody = np.zeros(0, np.int64)
     fold = Fold(ALL, training, nobody, held_back, tuple(validation), length, everyone)

@@ -1,7 +1,6 @@
 """Exact fits along a path of penalties, for methods that need no gradient steps."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -37,10 +36,10 @@ def fit_paths(problem: Problem, checkpoints: Checkpoints) -> list[FoldResult]:
         checkpoints.save([fold.name], {"result": vars(result)}, always=True)
         return result
 
-    if problem.trial.trains_on_sources:
-        problem = replace(problem, data=problem.data.on_sources())
     # What folds share comes first, so that no two threads compute it.
     _ = problem.shared_features
+    if problem.trial.trains_on_sources:
+        problem = problem.on_sources()
     with one_thread():  # for many small operations
         _ = problem.shared_statistics
     method, folds = problem.trial.method, problem.data.folds

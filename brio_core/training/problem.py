@@ -19,10 +19,14 @@ from brio_core.methods.interface import (
     Features,
     Method,
     PathMethod,
-    initialise,
 )
-from brio_core.methods.train_view import TrainView, training_rows
-from brio_core.methods.training_scans import FeatureStore, Scans, TrainingScans
+from brio_core.methods.training_scans import (
+    FeatureStore,
+    Scans,
+    TrainingScans,
+    TrainView,
+    training_rows,
+)
 from brio_core.system.replay import Replay
 from brio_core.system.residence import Table, gather, rows_of, tabulate
 from brio_core.system.seeds import derive_seed
@@ -111,6 +115,12 @@ class Problem:
             count, budget = len(data.cohort.subjects), data.memory_budget
             return tabulate(make, count, 32, budget, data.device, threaded=True)
 
+    def on_sources(self) -> "Problem":
+        """The same with all source subjects in training; their features are those of here."""
+        other = replace(self, data=self.data.on_sources())
+        other.__dict__["shared_features"] = self.shared_features
+        return other
+
     @cached_property
     def shared_statistics(self) -> dict[str, Features]:
         """What the method finds out about the training scans of every fold in one pass."""
@@ -166,15 +176,14 @@ class Problem:
     def module(self, fold: Fold) -> Method:
         """A fresh module of the method with the fold's statistics fitted."""
         view = self.view(fold)
-
-        def build() -> Method:
+        # Initial weights depend on this seed alone.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(*self.seed_key(fold, "initial weights")))
             module = self._untrained(fold)
             if self.trial.rescales_connectivity:
                 module.connectivity_factor.fill_(self._connectivity_factor(fold))
             module.prepare(view)
-            return module
-
-        return initialise(build, derive_seed(*self.seed_key(fold, "initial weights")))
+        return module
 
     def _connectivity_factor(self, fold: Fold) -> float:
         """What gives connectivity of the fold's training subjects the spread of their Fisher z."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from brio_core import __version__
 from brio_core.methods import registry
 from brio_core.methods.hyperparameters import Hyperparameters
-from brio_core.methods.interface import Method
+from brio_core.methods.interface import Features, Method
 from brio_core.system.errors import MAYBE_OURS, BrioError
 from brio_core.system.files import atomic, write_text
 from brio_core.system.residence import gather
@@ -188,9 +188,11 @@ def write_records(
 def fold_logits(problem: Problem, result: FoldResult, fold: Fold) -> dict[str, np.ndarray]:
     """Logits of the validation and test subjects of a fold by its selected checkpoint."""
     module = problem.restored(fold, result.state, result.chosen)
+    # Features that all folds share belong to the hyperparameters of the problem.
+    shared = None if result.chosen else problem.shared_features
 
     def logits(rows: np.ndarray) -> np.ndarray:
-        return predict_rows(module, problem.inputs, rows)
+        return predict_rows(module, problem.inputs, rows, shared)
 
     found = {part: logits(getattr(fold, part)) for part in ("validation", "test")}
     if result.source_logits is not None:
@@ -228,13 +230,15 @@ def decided(logits: np.ndarray, label: np.ndarray) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def predict_rows(module: Method, inputs: dict[str, Tensor], rows: np.ndarray) -> np.ndarray:
-    """Logits of some subjects, a bounded number at a time."""
+def predict_rows(
+    module: Method, inputs: dict[str, Tensor], rows: np.ndarray, made: Features | None = None
+) -> np.ndarray:
+    """Logits of some subjects, a bounded number at a time; ``made`` are features of everyone."""
     if not len(rows):
         return np.zeros(0)
     parts = []
     device = next(itertools.chain(module.parameters(), module.buffers())).device
     for index in torch.as_tensor(rows, device=device).split(256):
-        logits = module.logits(module.features(gather(inputs, index)))
-        parts.append(logits.double().cpu().numpy())
+        features = gather(made, index) if made else module.features(gather(inputs, index))
+        parts.append(module.logits(features).double().cpu().numpy())
     return np.concatenate(parts)

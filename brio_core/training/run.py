@@ -1,7 +1,12 @@
 """From the files of a cohort to the files of a trained run."""
 
+import gc
+import json
+import os
+import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +18,7 @@ import torch
 from brio_core.methods import registry
 from brio_core.system.devices import choose_device, device_name, make_deterministic
 from brio_core.system.errors import BrioError
-from brio_core.system.files import digest, write_json
+from brio_core.system.files import digest, read_json, write_json
 from brio_core.training.checkpoints import Checkpoints, fingerprint
 from brio_core.training.data import RunFiles, TrainingData
 from brio_core.training.problem import Problem, Trial
@@ -26,7 +31,7 @@ from brio_core.training.results import (
     write_models,
     write_predictions,
 )
-from brio_core.training.search import search, values_to_try
+from brio_core.training.trainer import search, values_to_try
 
 
 @dataclass(frozen=True)
@@ -59,51 +64,57 @@ class Machine:
     compress_models: bool = False
 
 
+# Work of an attempt that did not come to its end, and in it the results of runs that did.
+UNFINISHED, FINISHED = ".unfinished", "finished"
+# The files of a run in the order in which they are written: with meta.json it is finished.
+RESULTS = ("predictions.csv", "history.csv", "models.pt", "meta.json")
+
+
 def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
     """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
-    started, begun = datetime.now(UTC), time.perf_counter()
+    train_runs([run], machine, [out_dir])
+
+
+def train_runs(runs: Sequence[Run], machine: Machine, out_dirs: Sequence[Path]) -> None:
+    """Train runs of the same files one after the other; their scans are read once.
+
+    Results wait in ``.unfinished`` until those of all runs are there. Whatever stops the others,
+    the next attempt takes them from there.
+    """
+    begun = time.perf_counter()
+    device = choose_device(machine.device, machine.allow_cpu)
+    data = runs[0].files.read(device, machine.memory_mb)
+    failed = []
+    for run, out_dir in zip(runs, out_dirs):
+        try:
+            _train(run, machine, data, out_dir / UNFINISHED, begun)
+        except BrioError as error:
+            failed.append(str(error))
+        begun = time.perf_counter()
+        gc.collect()
+        if device.type == "cuda":
+            # What is free decides how much of the next run is kept on the device.
+            torch.cuda.empty_cache()
+    if failed:
+        raise BrioError("\nerror: ".join(dict.fromkeys(failed)))
+    for out_dir in out_dirs:
+        for name in RESULTS:
+            os.replace(out_dir / UNFINISHED / FINISHED / name, out_dir / name)
+    for out_dir in out_dirs:
+        shutil.rmtree(out_dir / UNFINISHED)
+
+
+def _train(run: Run, machine: Machine, data: TrainingData, folder: Path, begun: float) -> None:
+    """Train a run unless an earlier attempt has; ``folder`` holds its checkpoints and results."""
+    started, device, out_dir = datetime.now(UTC), data.device, folder / FINISHED
     method = registry.find(run.params["method"])
     hyperparameters = method.Hyperparameters.of(
         run.params["hyperparameters"], f"method {run.params['method']!r}"
     )
-    device = choose_device(machine.device, machine.allow_cpu)
     make_deterministic(device, run.params["hyperparameters"].get("precision", "float32"))
-    data = run.files.read(device, machine.memory_mb)
     problem = Problem(data, Trial(method, hyperparameters, run.variant, run.seed))
     inputs = run.files.checksums()
-    notes = method.notes(data.cohort.series.rois, hyperparameters)
-    for note in notes:
-        print(f"{run.params['label']}: {note}", file=sys.stderr)
-
-    def checkpoints(problem: Problem) -> Checkpoints:
-        mark = fingerprint(problem, inputs, run.code)
-        return Checkpoints(out_dir / ".unfinished", mark, machine.checkpoint_seconds)
-
-    values = values_to_try(method, run.params)
-    training_begun = time.perf_counter()
-    results, tries = search(problem, values, checkpoints, machine.group_size)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    training_seconds = time.perf_counter() - training_begun
-    logits = [fold_logits(problem, result, fold) for result, fold in zip(results, data.folds)]
-    strange = first_without_prediction(data, logits)
-    if strange:
-        # Nothing of it is written, not even what another attempt would go on from.
-        checkpoints(problem).remove()
-        raise BrioError(
-            f"variant {run.variant!r}, seed {run.seed}: training diverged, and {strange} has no "
-            "finite prediction; lower the learning rate, and look for absurd values with "
-            "'brio check'"
-        )
-
-    decisions = [
-        fold_decision(data, result, fold, found["validation"])
-        for result, fold, found in zip(results, data.folds, logits)
-    ]
-    write_predictions(out_dir / "predictions.csv", data, logits)
-    write_history(out_dir / "history.csv", results)
-    write_models(out_dir / "models.pt", problem, results, machine.compress_models)
-    meta = {
+    asked = {
         "cohort": data.split["cohort"],
         "protocol": data.split["protocol"],
         "variant": run.variant,
@@ -114,10 +125,39 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "search": run.params.get("search", {}),
         "split_checksum": data.split["checksum"],
         "inputs": inputs,
-        "predictions": digest(out_dir / "predictions.csv"),
         "code": run.code,
         "versions": software(),
         "device": device_name(device),
+    }
+    if _finished(out_dir, asked):
+        return
+    notes = method.notes(data.cohort.series.rois, hyperparameters)
+    for note in notes:
+        print(f"{run.params['label']}: {note}", file=sys.stderr)
+
+    def checkpoints(problem: Problem) -> Checkpoints:
+        mark = fingerprint(problem, inputs, run.code)
+        return Checkpoints(folder, mark, machine.checkpoint_seconds)
+
+    values = values_to_try(method, run.params)
+    training_begun = time.perf_counter()
+    results, tries = search(problem, values, checkpoints, machine.group_size)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    training_seconds = time.perf_counter() - training_begun
+    try:
+        logits, decisions = judged(problem, results)
+    except BrioError as error:
+        # Nothing of it is written, not even what another attempt would go on from.
+        checkpoints(problem).remove()
+        raise BrioError(
+            f"variant {run.variant!r}, seed {run.seed}: {error} with 'brio check'"
+        ) from None
+    write_predictions(out_dir / "predictions.csv", data, logits)
+    write_history(out_dir / "history.csv", results)
+    write_models(out_dir / "models.pt", problem, results, machine.compress_models)
+    meta = asked | {
+        "predictions": digest(out_dir / "predictions.csv"),
         "threads": torch.get_num_threads(),
         "group_size": machine.group_size or len(data.folds),
         "parameters": problem.count_parameters(),
@@ -136,17 +176,41 @@ def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_json(out_dir / "meta.json", meta)
-    checkpoints(problem).remove()
 
 
-def first_without_prediction(data: TrainingData, logits: list[dict[str, np.ndarray]]) -> str:
-    """A subject whose prediction is not finite, and its fold; empty if there is none."""
+def _finished(out_dir: Path, asked: dict[str, Any]) -> bool:
+    """Whether an earlier attempt has left results of the very same run."""
+    if not all((out_dir / name).is_file() for name in RESULTS):
+        return False
+    try:
+        meta = read_json(out_dir / "meta.json", *asked, "predictions")
+    except BrioError:
+        return False
+    # As a file has it: without tuples, and with text for keys.
+    asked = json.loads(json.dumps(asked)) | {"predictions": digest(out_dir / "predictions.csv")}
+    return {key: meta[key] for key in asked} == asked
+
+
+def judged(
+    problem: Problem, results: list[FoldResult]
+) -> tuple[list[dict[str, np.ndarray]], list[dict[str, Any]]]:
+    """Logits of each part of all folds, and their decisions; all predictions must be finite."""
+    data = problem.data
+    logits = [fold_logits(problem, result, fold) for result, fold in zip(results, data.folds)]
     for fold, values in zip(data.folds, logits):
         for split, found in values.items():
             strange = getattr(fold, split)[~np.isfinite(found)]
             if len(strange):
-                return f"subject {data.cohort.subjects[strange[0]]} in fold {fold.name!r}"
-    return ""
+                raise BrioError(
+                    f"training diverged, and subject {data.cohort.subjects[strange[0]]} in fold "
+                    f"{fold.name!r} has no finite prediction; lower the learning rate, and look "
+                    "for absurd values"
+                )
+    decisions = [
+        fold_decision(data, result, fold, found["validation"])
+        for result, fold, found in zip(results, data.folds, logits)
+    ]
+    return logits, decisions
 
 
 def fold_records(

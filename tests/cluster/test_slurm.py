@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_a_lost_node_changes_nothing(cluster, tmp_path):
     said = tmp_path / "said.txt"
     with open(said, "w") as stream:
         process = subprocess.Popen(
-            there.command(*words),
+            [sys.executable, "-m", "snakemake", *there.words(*words)],
             cwd=ROOT,
             env=there.environment(**cluster.variables),
             stdout=stream,
@@ -104,7 +105,7 @@ def check_requeue(cluster: Cluster, lab: Lab, jobs: list[str]) -> None:
     """The jobs of the lost node ran again, and training went on where it was."""
     restarts = [cluster.call("scontrol", "show", "job", job) for job in jobs]
     assert jobs and all("Restarts=1" in text for text in restarts), restarts
-    log = (lab.results / "logs/train/tiny/loso/gcn/seed-0.log").read_text()
+    log = (lab.results / "logs/train/tiny/loso/gcn/seed-0+1.log").read_text()
     assert "continuing after epoch" in log
     meta = json.loads((lab.results / "runs/tiny/loso/gcn/seed-0/meta.json").read_text())
     assert meta["threads"] == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from brio_core.cohorts.atlases.atlas import read_atlas
-from brio_core.cohorts.atlases.labels import read_labels
+from brio_core.cohorts.atlases.regions import read_labels
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.stores import read_series
 from brio_core.evaluation.diagnostics.run import roi_records

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from brio_core.cohorts.candidates import find_candidates
-from brio_core.cohorts.cohort import read_table as read_own_table
 from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.readers.series import read_series_file
 from brio_core.cohorts.tables import read_table, write_table
@@ -176,5 +175,4 @@ def test_compressed_tables_are_read(tmp_path):
 def test_our_own_tables_keep_quotes(tmp_path):
     values = ['"A', '"A"', 'A"', '""', 'a "b" c', "plain"]
     write_table(tmp_path / "t.tsv", ("site", "n"), [{"site": v, "n": 1} for v in values])
-    assert read_own_table(tmp_path / "t.tsv")["site"].tolist() == values
     assert read_table(tmp_path / "t.tsv")["site"].tolist() == values

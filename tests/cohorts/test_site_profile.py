@@ -12,6 +12,7 @@ from brio_core.cohorts.duplicates import LEAST_CORRELATION, Sketches
 from brio_core.cohorts.extraction import Outcome
 from brio_core.cohorts.inclusion import Rules, exclusion_reasons
 from brio_core.cohorts.site_profile import recognised_sites, robust_z, site_profile
+from brio_core.system.rows import Rows
 
 SITES = np.repeat(["A", "B", "C", "D"], (40, 30, 20, 10))
 
@@ -49,9 +50,16 @@ def test_large_cohorts_are_thinned(monkeypatch):
     assert (found != "").sum() == 50 and (found[found != ""] == SITES[found != ""]).all()
 
 
-def test_columns_are_those_of_plain_numpy():
-    fc = _connectivity(0.5)
-    found = site_profile(fc, SITES)
+def test_columns_are_those_of_plain_numpy_and_are_read_a_few_subjects_at_a_time(monkeypatch):
+    fc, most = _connectivity(0.5), 30
+    monkeypatch.setattr(module, "_CHUNK", most)
+    monkeypatch.setattr(module, "MOST_SUBJECTS", most)
+
+    def read(rows):
+        assert len(fc[rows]) <= most
+        return fc[rows]
+
+    found = site_profile(Rows(read, fc.shape), SITES)
     edges = fc[:, *np.triu_indices(12, 1)].astype(float)
     np.testing.assert_allclose(found["fc_mean"], edges.mean(1))
     np.testing.assert_allclose(found["fc_sd"], edges.std(1))

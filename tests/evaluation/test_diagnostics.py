@@ -11,10 +11,9 @@ import yaml
 from synthetic import METHODS, make_cohort, make_problem
 
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
-from brio_core.evaluation.diagnostics.caches import Reestimates
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
 from brio_core.evaluation.diagnostics.mismatch_axes import predictive_variation, site_discrepancy
-from brio_core.evaluation.diagnostics.scan_length import shortened, window
+from brio_core.evaluation.diagnostics.scans import Reestimates, shortened, window
 from brio_core.evaluation.mismatch import discordance_rate, mismatches
 from brio_core.methods.interface import PathMethod
 from brio_core.methods.layers.transport import sinkhorn_divergence

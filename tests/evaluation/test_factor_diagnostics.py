@@ -7,7 +7,6 @@ import pytest
 import torch
 from synthetic import make_problem
 
-from brio_core.evaluation.diagnostics.caches import Reestimates
 from brio_core.evaluation.diagnostics.factors import (
     contrast_stability,
     factor_retention,
@@ -16,6 +15,7 @@ from brio_core.evaluation.diagnostics.factors import (
     variational_form,
 )
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
+from brio_core.evaluation.diagnostics.scans import Reestimates
 from brio_core.evaluation.scores import auc
 from brio_core.methods.brio.qualification import qualify
 from brio_core.training.gradient import GradientFit

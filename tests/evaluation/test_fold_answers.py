@@ -9,8 +9,8 @@ import torch
 from synthetic import make_cohort, make_problem
 
 from brio_core.evaluation.diagnostics import fold as folds
-from brio_core.evaluation.diagnostics.caches import Reestimates, SharedFeatures
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
+from brio_core.evaluation.diagnostics.scans import Reestimates, SharedFeatures
 from brio_core.system.residence import gather
 from tests.evaluation.test_diagnostics import SETTINGS
 

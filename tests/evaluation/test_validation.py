@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from brio_core.evaluation.validation import mean_and_error, nested_choice, preferred
+from brio_core.evaluation.site_statistics import mean_and_error, nested_choice, preferred
 
 SITES = 12
 

@@ -1,14 +1,14 @@
 """A lab in which everything has run once, copies of it, and Snakemake in them."""
 
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from stages import EPOCHS, Stage, stages_of
 from tiny import ROOT, Lab, cpu_seconds, make_lab
+
+from tests.forked import Forked, run_snakemake
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,8 @@ def _cost(record_property):
 def finished(tmp_path_factory) -> Lab:
     """Never changed by a test."""
     lab = make_lab(tmp_path_factory.mktemp("finished") / "lab", **EPOCHS)
-    done = lab.snakemake("tiny", "--cores", "2")
+    # As a user has it: all programs are started.
+    done = run_snakemake(lab.words("tiny", "--cores", "2"), ROOT, lab.environment())
     assert done.returncode == 0, done.stdout
     return lab
 
@@ -40,20 +41,10 @@ def lab(finished, tmp_path) -> Lab:
 
 
 @pytest.fixture(scope="session")
-def start_snakemake() -> Callable[..., subprocess.Popen]:
+def start_snakemake() -> Callable[..., Forked]:
     """``start_snakemake(lab, ...)`` in a process group of its own, which a test may kill."""
 
-    def start(lab: Lab, *words: object, log: Path) -> subprocess.Popen:
-        with open(log, "a") as stream:
-            return subprocess.Popen(
-                lab.command(*words),
-                cwd=ROOT,
-                env=lab.environment(),
-                start_new_session=True,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                # A background job of a shell would ignore Ctrl-C.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-            )
+    def start(lab: Lab, *words: object, log: Path) -> Forked:
+        return Forked(["snakemake", *lab.words(*words)], ROOT, lab.environment(), log)
 
     return start

@@ -1,14 +1,16 @@
 """The jobs of a tiny lab, each as the command that Snakemake would run."""
 
 import re
-import subprocess
+import shlex
 import time
 from dataclasses import dataclass
 
 from tiny import CONFIG, Lab
 
+from tests.forked import Forked
+
 # Training must last long enough to be killed on the way.
-EPOCHS = {"overrides": {"gcn": {**CONFIG["overrides"]["gcn"], "epochs": 120}}}
+EPOCHS = {"overrides": {"gcn": {**CONFIG["overrides"]["gcn"], "epochs": 60}}}
 
 
 @dataclass(frozen=True)
@@ -20,27 +22,20 @@ class Stage:
     log: str
     outputs: tuple[str, ...]
 
-    def start(self, lab: Lab, before: str = "") -> subprocess.Popen:
-        """Run it as a process group of its own; ``before`` stands first in the command."""
-        return subprocess.Popen(
-            ["bash", "-c", f"set -euo pipefail; {before} {self.command}"],
-            cwd=lab.folder,
-            env=lab.environment(),
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def start(self, lab: Lab, **how: object) -> Forked:
+        """Start its program as Snakemake's shell would."""
+        words = shlex.split(self.command)
+        assert words[-3:] == [">", self.log, "2>&1"], self.command
+        program = words[words.index("-u") + 1 : -3]
+        return Forked(program, lab.folder, lab.environment(), lab.folder / self.log, **how)
 
-    def run(self, lab: Lab, before: str = "") -> tuple[int, str]:
-        """Run it to the end: exit code, and what it and the shell said."""
-        (lab.folder / self.log).unlink(missing_ok=True)
-        process = self.start(lab, before)
-        said = process.communicate()[0]
+    def run(self, lab: Lab, **how: object) -> tuple[int, str]:
+        """Run it to the end: exit code, and what it said."""
         log = lab.folder / self.log
-        return process.returncode, said + (log.read_text() if log.exists() else "")
+        log.unlink(missing_ok=True)
+        return self.start(lab, **how).wait(), log.read_text()
 
-    def wait_until_it_writes(self, process: subprocess.Popen, lab: Lab, limit: float) -> None:
+    def wait_until_it_writes(self, process: Forked, lab: Lab, limit: float) -> None:
         """Wait for the first new file in the folders of the outputs, or for the end."""
         folders = {(lab.folder / name).parent for name in self.outputs}
         files = lambda: {path for folder in folders for path in folder.rglob("*")}  # noqa: E731

@@ -37,21 +37,22 @@ def breakages(content: bytes) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("kind", ["empty", "cut off", "zeros inside", "not its own"])
 @pytest.mark.parametrize("file", READERS)
-def test_broken_file(file, kind, lab, finished, stages):
+def test_broken_file(file, lab, finished, stages):
     stage, path = stages[READERS[file]], lab.folder / file
-    path.write_bytes(breakages(path.read_bytes())[kind])
+    for kind, content in breakages(path.read_bytes()).items():
+        path.write_bytes(content)
+        stage.remove_outputs(lab)
+        code, said = stage.run(lab)
+        if code == 0:
+            # A list of subjects that lost its last ones is still a list.
+            assert kind == "cut off" and path.suffix == ".tsv", said
+            continue
+        assert code == 1 and "Traceback" not in said, said
+        assert said.splitlines()[-1].startswith("error: "), said
+        assert path.name in said.splitlines()[-1], said
+        assert stage.contents(lab) == {}, f"something was made of a broken file: {kind}"
     stage.remove_outputs(lab)
-    code, said = stage.run(lab)
-    if code == 0:
-        # A list of subjects that lost its last ones is still a list.
-        assert kind == "cut off" and path.suffix == ".tsv", said
-        return
-    assert code == 1 and "Traceback" not in said, said
-    assert said.splitlines()[-1].startswith("error: "), said
-    assert path.name in said.splitlines()[-1], said
-    assert stage.contents(lab) == {}, "something was made of a broken file"
     shutil.copy(finished.folder / file, path)
     assert stage.run(lab)[0] == 0
     assert stage.contents(lab) == stage.contents(finished)
@@ -96,7 +97,7 @@ def test_a_checkpoint_cannot_run_code_or_mislead(lab, finished, stages):
     unfinished.mkdir()
     process = stage.start(lab)
     stage.wait_until_it_writes(process, lab, 60)
-    process.communicate()
+    process.wait()
     stage.remove_outputs(lab)
     unfinished.mkdir(exist_ok=True)
     for name in ("0123456789abcdef.pt", "anything.pt"):
@@ -111,14 +112,14 @@ def test_results_of_another_configuration(lab, finished, stages):
     """A cell of another split, and unfinished work with other settings."""
     train, summarise = stages["train-gcn"], stages["summarise"]
     train.remove_outputs(lab)
-    other = train.command.replace('"epochs": 120', '"epochs": 2000')
+    other = train.command.replace('"epochs": 60', '"epochs": 2000')
     assert other != train.command
     from dataclasses import replace
 
     process = replace(train, command=other).start(lab)
     train.wait_until_it_writes(process, lab, 60)
-    os.killpg(process.pid, 9)
-    process.communicate()
+    process.send(9)
+    process.wait()
     assert lab.leftovers()
     assert train.run(lab)[0] == 0
     assert train.contents(lab) == train.contents(finished) and lab.leftovers() == []

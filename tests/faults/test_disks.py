@@ -1,12 +1,11 @@
 """Disks that are full or cannot be written to: one sentence, and nothing half-written."""
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
-from tiny import ROOT
+
+from tests.forked import Forked
 
 pytestmark = pytest.mark.faults
 STAGES = (
@@ -15,20 +14,13 @@ STAGES = (
 )  # fmt: skip
 
 
-def run_in_namespace(stage, lab, how: str, folder: str) -> tuple[int, str]:
-    """Run a stage while ``folder`` is mounted as ``how`` says, for this command only."""
-    command = stage.command.replace(f"> {stage.log} 2>&1", "2>&1")
-    script = (
-        f"mount {how} {folder} && {{ head -c 64k /dev/zero > {folder}/fill; {command}; code=$?;"
-        f" find {folder} -type f | sed s/^/left:/; exit $code; }}"
-    )
-    done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", script],
-        cwd=lab.folder, env=lab.environment(), text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert "unshare" not in done.stdout and "mount:" not in done.stdout, done.stdout
-    return done.returncode, done.stdout
+def run_mounted(stage, lab, how: str, folder: str) -> tuple[int, str]:
+    """Run a stage while ``folder`` is mounted as ``how`` says, which only such programs see."""
+    before = f"mount {how} {folder}; head -c 64k /dev/zero > {folder}/fill"
+    after = f"find {folder} -type f | sed s/^/left:/; umount {folder}"
+    code, said = stage.run(lab, before=before, after=after)
+    assert "mount:" not in said, said
+    return code, said
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +31,14 @@ def as_root():
 @pytest.mark.parametrize("name", STAGES)
 def test_full_disk(name, lab, stages):
     stage = redirected(stages[name], lab, "full")
-    code, said = run_in_namespace(stage, lab, "-t tmpfs -o size=64k tmpfs", "full")
+    code, said = run_mounted(stage, lab, "-t tmpfs -o size=64k tmpfs", "full")
     check(code, said, "No space left on device", stage)
 
 
 @pytest.mark.parametrize("name", STAGES)
 def test_read_only_folder(name, lab, stages):
     stage = redirected(stages[name], lab, "fixed")
-    code, said = run_in_namespace(stage, lab, "-t tmpfs -o ro tmpfs", "fixed")
+    code, said = run_mounted(stage, lab, "-t tmpfs -o ro tmpfs", "fixed")
     check(code, said, "Read-only file system", stage)
 
 
@@ -71,32 +63,24 @@ def assemble():
 
 run(locals()[sys.argv[1]])
 """
-FULL = {
-    "No space left on device": ("", "mount -o remount,size={}k full;"),
-    "File too large": ("ulimit -f {};", ""),
-}
 
 
-@pytest.mark.parametrize("reason", FULL)
+@pytest.mark.parametrize("reason", ["No space left on device", "File too large"])
 @pytest.mark.parametrize("name", ["extract", "assemble"])
 def test_a_disk_that_fills_up(name, reason, tmp_path):
     """HDF5 crashes when it cannot write what it holds, so it must not notice."""
     (tmp_path / "full").mkdir()
     (tmp_path / "writer.py").write_text(WRITER)
-    limit, before = FULL[reason]
-    sizes = (4, 12, 20, 28, 48, 96, 200, 340, 512, 600)
-    trials = "".join(
-        f"{before.format(size)} ({limit.format(size)} {sys.executable} writer.py {name});"
-        " echo code:$? left:$(ls -A full);"
-        for size in sizes
-    )
-    done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", f"mount -t tmpfs -o size=4m tmpfs full; {trials}"],
-        cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    said = f"error: full/out.h5 could not be written: {reason}\ncode:1 left:\n"
-    assert done.stdout == said * len(sizes)
+    for size in (4, 12, 20, 28, 48, 96, 200, 340, 512, 600):
+        disk, largest = (size, None) if "space" in reason else (4096, size)
+        how = {
+            "before": f"mount -t tmpfs -o size={disk}k tmpfs full",
+            "after": "echo left:$(ls -A full); umount full",
+        }
+        words, log = [tmp_path / "writer.py", name], tmp_path / f"{size}.log"
+        code = Forked(words, tmp_path, dict(os.environ), log, **how, largest=largest).wait()
+        said = f"error: full/out.h5 could not be written: {reason}\nleft:\n"
+        assert (code, log.read_text()) == (1, said), size
 
 
 def redirected(stage, lab, folder: str):

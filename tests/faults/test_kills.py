@@ -1,6 +1,5 @@
 """Programs are killed at random moments; what stays is complete, and the next run ends alike."""
 
-import os
 import random
 import signal
 import time
@@ -31,20 +30,19 @@ def test_kills_of_one_stage(name, lab, finished, stages, record_property):
     duration = time.monotonic() - begun
     assert stage.contents(lab) == expected, "the stage is not deterministic"
 
-    kills = writing = 0
+    kills = writing = tries = 0
     stage.remove_outputs(lab)
     while kills < KILLS[name]:
         process = stage.start(lab)
-        # Most of the time goes into imports; so every second kill waits for the first new file.
-        if kills % 2:
+        # Writing is short; so every second try waits for the first new file.
+        if tries % 2:
             stage.wait_until_it_writes(process, lab, 5 * duration)
-            time.sleep(generator.uniform(0, 0.03))
+            time.sleep(generator.uniform(0, 0.02))
         else:
             time.sleep(generator.uniform(0, duration))
-        finished_before = process.poll() is not None
-        if not finished_before:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        tries += 1
+        process.send(signal.SIGKILL)
+        finished_before = process.wait() != -signal.SIGKILL
         found = stage.contents(lab)
         assert all(expected[file] == content for file, content in found.items()), "a half file"
         if finished_before:
@@ -70,7 +68,7 @@ def test_kills_of_the_whole_workflow(finished, tmp_path, start_snakemake, record
             time.sleep(0.05)
         time.sleep(generator.uniform(0, 1))
         assert process.poll() is None, (tmp_path / "said.txt").read_text()
-        os.killpg(process.pid, signal.SIGKILL)
+        process.send(signal.SIGKILL)
         process.wait()
         assert lab.snakemake("tiny", "--unlock").returncode == 0
     done = lab.snakemake("tiny", "--cores", "2")

@@ -19,12 +19,11 @@ def test_a_program_cleans_up(name, number, lab, stages):
     for longest in (0, 0.02, 0.2):
         stage.remove_outputs(lab)
         (lab.folder / stage.log).unlink()
-        # The program takes the place of the shell, so that the signal is its own.
-        process = stage.start(lab, "exec env")
+        process = stage.start(lab)
         stage.wait_until_it_writes(process, lab, 60)
         time.sleep(generator.uniform(0, longest))
-        process.send_signal(number)
-        process.communicate(timeout=60)
+        process.send(number, everyone=False)
+        process.wait(60)
         said = (lab.folder / stage.log).read_text()
         assert "Traceback" not in said, said
         assert not [name for name in lab.leftovers() if name.endswith(".partial")]
@@ -44,10 +43,7 @@ def test_snakemake_cleans_up(number, finished, lab, start_snakemake, tmp_path):
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.05)
     # A terminal sends Ctrl-C to all processes of the group, kill only to one.
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        os.kill(process.pid, number)
+    process.send(number, everyone=number == signal.SIGINT)
     process.wait(timeout=120)
     assert lab.locks() == []
     assert not [name for name in lab.leftovers() if name.endswith(".partial")]

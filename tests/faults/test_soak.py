@@ -1,6 +1,5 @@
 """Many short runs in one folder of results, each with a fault: the end is that without faults."""
 
-import os
 import random
 import shutil
 import signal
@@ -25,9 +24,8 @@ def stop(stage, lab, generator):
 def end(stage, lab, generator, number):
     process = stage.start(lab)
     stage.wait_until_it_writes(process, lab, generator.uniform(0, 5))
-    if process.poll() is None:
-        os.killpg(process.pid, number)
-    process.communicate()
+    process.send(number)
+    process.wait()
 
 
 def delete(stage, lab, generator):
@@ -42,7 +40,7 @@ def leave_something(stage, lab, generator):
 
 def fill_up(stage, lab, generator):
     """No file may have more than a few kilobytes, which is enough for the log."""
-    code, said = stage.run(lab, f"ulimit -f {generator.choice((8, 12))};")
+    code, said = stage.run(lab, largest=generator.choice((8, 12)))
     assert code == 0 or (code == 1 and "could not be written: File too large" in said), said
 
 

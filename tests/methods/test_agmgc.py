@@ -20,7 +20,7 @@ from brio_core.methods.agmgc import (
     spline_operator,
 )
 from brio_core.methods.interface import Batch, binary_cross_entropy
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainView
 from brio_core.system.errors import BrioError
 
 LABEL = torch.tensor([0, 1, 1, 0, 1])

@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 import yaml
-from synthetic import METHODS, make_problem, settings_of
+from synthetic import METHODS, make_problem, settings_of, trained_by, untrained
 from torch.func import grad
 from torch.nn import functional
 
@@ -26,25 +26,8 @@ LABEL = torch.arange(2).repeat_interleave(4).repeat(SITES)
 
 
 def make(**overrides):
-    torch.manual_seed(0)
-    module = Cepg(settings_of("cepg", **overrides), ROIS, SITES)
-    fc = torch.randn(len(SITE), ROIS, ROIS, generator=torch.Generator().manual_seed(1))
-    fc = (fc + fc.mT) * ~torch.eye(ROIS, dtype=torch.bool)
-    features = module.features({"fc": fc})
+    module, features = untrained("cepg", len(SITE), ROIS, **overrides)
     return module, Batch(features, LABEL, SITE, torch.tensor(3))
-
-
-def trained_by(module, loss):
-    """Parts of the module that a loss gives a gradient to."""
-    names = [name for name, _ in module.named_parameters()]
-    grads = torch.autograd.grad(
-        loss, list(module.parameters()), allow_unused=True, retain_graph=True
-    )
-    return {
-        name.split(".")[0]
-        for name, value in zip(names, grads)
-        if value is not None and bool((value != 0).any())
-    }
 
 
 def test_shared_and_environment_parts_add_up():

@@ -13,7 +13,7 @@ from brio_core.methods.core import scaffold
 from brio_core.methods.core.method import Core
 from brio_core.methods.core.scaffold import Group, resamples, scaffold_statistics, site_groups
 from brio_core.methods.interface import Batch
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainView
 from brio_core.training.gradient import GradientFit
 
 ROIS, EDGES, WANTED = 10, 45, 8

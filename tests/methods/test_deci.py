@@ -7,7 +7,7 @@ from synthetic import settings_of
 
 from brio_core.methods.deci import Deci
 from brio_core.methods.interface import Batch
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainView
 from brio_core.system.randomness import fold_in
 
 ROIS, LENGTH = 7, 60

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from synthetic import make_problem, settings_of, train_all
+from synthetic import make_problem, settings_of, train_all, untrained
 from torch.func import grad
 
 from brio_core.methods.disc import (
@@ -21,11 +21,7 @@ LABEL = torch.arange(SUBJECTS) % 2
 
 
 def make(**overrides):
-    torch.manual_seed(0)
-    module = Disc(settings_of("disc", **overrides), ROIS, 3)
-    fc = torch.randn(SUBJECTS, ROIS, ROIS, generator=torch.Generator().manual_seed(1))
-    fc = (fc + fc.mT) * ~torch.eye(ROIS, dtype=torch.bool)
-    return module, module.features({"fc": fc})
+    return untrained("disc", SUBJECTS, ROIS, **overrides)
 
 
 def gradients(module, loss):

@@ -4,7 +4,7 @@ import math
 
 import torch
 import yaml
-from synthetic import METHODS, settings_of
+from synthetic import METHODS, trained_by, untrained
 
 from brio_core.methods.disco.method import (
     Disco,
@@ -24,24 +24,8 @@ LABEL = torch.arange(SUBJECTS) % 2
 
 
 def make(**overrides):
-    torch.manual_seed(0)
-    module = Disco(settings_of("disco", **overrides), ROIS, 3)
-    fc = torch.randn(SUBJECTS, ROIS, ROIS, generator=torch.Generator().manual_seed(1))
-    fc = (fc + fc.mT) * ~torch.eye(ROIS, dtype=torch.bool)
-    features = module.features({"fc": fc})
+    module, features = untrained("disco", SUBJECTS, ROIS, **overrides)
     return module, Batch(features, LABEL, torch.zeros_like(LABEL), torch.tensor(3))
-
-
-def trained_by(module, loss):
-    names = [name for name, _ in module.named_parameters()]
-    grads = torch.autograd.grad(
-        loss, list(module.parameters()), allow_unused=True, retain_graph=True
-    )
-    return {
-        name.split(".")[0]
-        for name, value in zip(names, grads)
-        if value is not None and bool((value != 0).any())
-    }
 
 
 def test_gate_weights_are_sparse_distributions():

@@ -10,7 +10,7 @@ from synthetic import make_problem, settings_of
 from brio_core.cohorts.stores import Rois
 from brio_core.methods.fc_hgnn.method import FcHgnn, mutual
 from brio_core.methods.interface import Batch
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainView
 from brio_core.system.errors import BrioError
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit

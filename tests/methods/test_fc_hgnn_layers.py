@@ -17,12 +17,12 @@ from brio_core.methods.fc_hgnn.brain import (
     DenseChebyshev,
     LocalGlobalPooling,
     NodeScore,
+    TransformerConvolution,
     hemispheres,
     highest,
     take_nodes,
 )
 from brio_core.methods.fc_hgnn.method import FcHgnn
-from brio_core.methods.fc_hgnn.population import TransformerConvolution
 
 N_ROIS = 12
 

@@ -7,7 +7,7 @@ from synthetic import make_problem, settings_of
 from brio_core.connectivity.graphs import normalised_adjacency, subject_graph
 from brio_core.methods.gat import DenseGat, Gat
 from brio_core.methods.gcn import Gcn
-from brio_core.methods.gin import POOLINGS, Gin, pool
+from brio_core.methods.gin import Gin, pool
 from brio_core.methods.layers.convolutions import DenseGcn, DenseGin
 from brio_core.methods.layers.norms import NodeNorm
 from brio_core.system.errors import BrioError
@@ -202,7 +202,7 @@ def test_the_representation_is_what_the_head_reads(generator):
     )
 
 
-@pytest.mark.parametrize("how", POOLINGS)
+@pytest.mark.parametrize("how", ["mean", "sum"])
 def test_pooling_does_not_depend_on_the_order_of_nodes(how):
     nodes = torch.randn(3, 7, 4, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(pool(nodes, how), pool(nodes.flip(1), how))

@@ -5,11 +5,10 @@ from itertools import pairwise
 
 import pytest
 import torch
-from synthetic import settings_of
+from synthetic import batch_of, few_steps, settings_of
 
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.gsat import Gsat
-from brio_core.methods.interface import Batch
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
 from brio_core.methods.layers.edge_masks import bernoulli_divergence
 
@@ -17,20 +16,7 @@ ROIS, SUBJECTS = 12, 6
 
 
 def make(**overrides):
-    torch.manual_seed(0)
-    module = Gsat(settings_of("gsat", **overrides), ROIS, 3)
-    fc = torch.randn(SUBJECTS, ROIS, ROIS, generator=torch.Generator().manual_seed(1))
-    fc = (fc + fc.mT) * ~torch.eye(ROIS, dtype=torch.bool)
-    features = module.features({"fc": fc})
-    # A few training steps' worth of running statistics, so that evaluation is not trivial.
-    for key in range(3):
-        module.loss(batch_of(features, key), "0.7")
-    return module.eval(), features
-
-
-def batch_of(features, key):
-    label = torch.arange(SUBJECTS) % 2
-    return Batch(features, label, torch.zeros(SUBJECTS, dtype=torch.int64), torch.tensor(key))
+    return few_steps("gsat", SUBJECTS, ROIS, **overrides)
 
 
 def attention_of(module, features):

@@ -217,10 +217,10 @@ class TestLinearReestimation:
     def test_scans_are_re_estimated_once_per_block_length(self, monkeypatch):
         problem, _ = make_problem("linear-reestimation")
         seen = []
-        original = problem.scans.reestimate
+        original = problem.scans.reweighted
         monkeypatch.setattr(
             problem.scans,
-            "reestimate",
+            "reweighted",
             lambda rows, *rest: seen.append(len(rows)) or original(rows, *rest),
         )
         for fold in problem.data.folds:

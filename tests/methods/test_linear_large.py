@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from brio_core.connectivity import tangent
 from brio_core.methods import registry
-from brio_core.methods.linear import krylov
-from brio_core.methods.linear import method as linear
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.linear import base as linear
+from brio_core.methods.linear import iterative
+from brio_core.methods.training_scans import TrainView
 from brio_core.system import blocks
 from brio_core.training import penalty_path as path
 from brio_core.training.checkpoints import Checkpoints
@@ -111,7 +111,7 @@ class TestLargeCohort:
         monkeypatch.setattr(blocks, "COLUMN_BLOCK", 1)
         monkeypatch.setattr(blocks, "ROW_BLOCK", 2**14)
         monkeypatch.setattr(linear, "SUBJECTS_READ", 32)
-        monkeypatch.setattr(krylov, "MOST_VECTORS", 10)
+        monkeypatch.setattr(iterative, "MOST_VECTORS", 10)
         monkeypatch.setattr(tangent, "CURVATURE_SUBJECTS", 16)
         view = made_up_view(name, subjects=600, n_rois=30)
         module = registry.find(name)(settings_of(name, penalties=(1e-2, 1.0)), 30, 3)

@@ -102,15 +102,15 @@ def test_a_constant_feature_gets_no_weight():
     design, label = made_up(40, 300)
     design[:, 7] = 0
     assert float(logistic_path(design, label, PENALTIES)[0][:, 7].abs().max()) == 0
-    weights, _ = ridge_grid(
+    weights, *_ = ridge_grid(
         design, 2 * label - 1, torch.ones(40), torch.ones(1, 300).double(), [1e-2]
     )
     assert float(weights[0, :, 7].abs().max()) == 0
 
 
-@pytest.mark.parametrize("n", [1, 3, 41])
+@pytest.mark.parametrize("n", [1, 3, 64, 65, 301])
 def test_the_gram_matrix_is_exactly_symmetric(n):
-    design = made_up(41, 30)[0][:n]
+    design = made_up(301, 30)[0][:n]
     gram = gram_matrix(design)
     assert torch.equal(gram, gram.T)
     torch.testing.assert_close(gram, design @ design.T)
@@ -124,7 +124,7 @@ def test_ridge_equals_scikit_learn(n, features):
     sample = torch.rand(n, generator=torch.Generator().manual_seed(3)).double() + 0.1
     scales = torch.stack([torch.ones(features), torch.linspace(0, 1, features)]).double()
     penalties = [1e6, 1e3, 1.0, 1e-2]
-    weights, intercepts = ridge_grid(design, target, sample, scales, penalties)
+    weights, intercepts, _ = ridge_grid(design, target, sample, scales, penalties)
     for set_of_weights, set_of_intercepts, scale in zip(weights, intercepts, scales):
         for weight, intercept, strength in zip(set_of_weights, set_of_intercepts, penalties):
             model = linear_model.Ridge(strength, solver="cholesky")
@@ -141,7 +141,7 @@ def test_a_weight_of_two_is_a_subject_twice():
     twice = torch.cat([torch.arange(30), torch.arange(5)])
     weighted = ridge_grid(design, target, sample, scales, [1.0])
     repeated = ridge_grid(design[twice], target[twice], torch.ones(35), scales, [1.0])
-    torch.testing.assert_close(weighted, repeated)
+    torch.testing.assert_close(weighted[:2], repeated[:2])
 
 
 def test_balanced_weights_give_every_site_and_class_the_same_total():

@@ -9,13 +9,12 @@ import torch
 from synthetic import inputs_of, make_cohort, make_problem, train_all
 from test_interface import replace_scans, same_state
 
-from brio_core.evaluation.diagnostics.caches import Reestimates
 from brio_core.evaluation.diagnostics.fold import TrainedFold, diagnose_fold
+from brio_core.evaluation.diagnostics.scans import Reestimates
 from brio_core.methods.linear.exact import balanced_weights, ridge_grid
 from brio_core.methods.linear.sites import ELSEWHERE, Centring, Combat, empirical_bayes
 from brio_core.system.errors import BrioError
-from brio_core.training.bundle import refuse_bundle
-from brio_core.training.prediction import answers
+from brio_core.training.bundle import answers, refuse_bundle
 from brio_core.training.results import fold_logits
 
 CENTRED = ("linear-correlation", "linear-logarithm", "linear-reestimation")

@@ -10,7 +10,7 @@ from test_interface import replace_scans, same_state
 
 from brio_core.cohorts.splits import permute_within_site
 from brio_core.evaluation.scores import auc
-from brio_core.methods.linear.exact import balanced_weights, ridge_grid, ridge_left_out
+from brio_core.methods.linear.exact import balanced_weights, ridge_grid
 from brio_core.training.results import fold_logits
 from brio_core.training.selection import calibration, group_aucs, mean_auc
 
@@ -24,7 +24,7 @@ def test_left_out_predictions_are_those_of_honest_refits():
     site = torch.arange(40) % 5
     scales = torch.rand(2, 70, generator=generator, dtype=torch.float64)
     sample, target, alphas = balanced_weights(site, label), 2 * label - 1, [100.0, 1.0, 1e-2]
-    weights, intercepts, found = ridge_left_out(design, target, sample, scales, alphas, site)
+    weights, intercepts, found = ridge_grid(design, target, sample, scales, alphas, site)
     plain = ridge_grid(design, target, sample, scales, alphas)
     assert torch.equal(weights, plain[0]) and torch.equal(intercepts, plain[1])
     for out in range(5):

@@ -15,8 +15,7 @@ from toy import DIAGNOSTICS, RUN, archive, plan_again, take, taken, work
 
 from brio_core.cohorts.stores import write_fc
 from brio_core.remote import take as taking
-from brio_core.remote.plan import read_plan
-from brio_core.remote.work import check_files
+from brio_core.remote.plan import check_files, read_plan
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
 

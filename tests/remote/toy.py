@@ -8,8 +8,7 @@ from synthetic import make_cohort, settings_of
 from brio_core.cohorts.splits import make_split
 from brio_core.cohorts.stores import write_fc, write_series
 from brio_core.remote import take as taking
-from brio_core.remote import work as working
-from brio_core.remote.plan import prepare, read_plan
+from brio_core.remote.plan import do_jobs, pack, prepare, read_plan
 from brio_core.system.files import write_json
 from brio_core.system.versions import program_version
 
@@ -100,14 +99,14 @@ def plan_again():
 def work(there, seconds=300.0, only=("*",)):
     """Failures of a call on the machine ``there``."""
     plan = read_plan(there / "plan.json")
-    return working.do_jobs(plan, there, plan.choose(only), seconds)
+    return do_jobs(plan, there, plan.choose(only), seconds)
 
 
 def archive(there, models=False):
     """Everything that is finished on the machine, checked or not."""
     jobs = [job for job in read_plan(there / "plan.json").jobs if not job.done]
     jobs = [job for job in jobs if (there / "results" / job.folder).exists()]
-    working.pack(jobs, there / "results", there / "out.zip", models)
+    pack(jobs, there / "results", there / "out.zip", models)
     return there / "out.zip"
 
 

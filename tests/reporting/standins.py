@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from brio_core.reporting.catalogue import catalogue
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import Given, catalogue
 from brio_core.reporting.summary import summarise
 from brio_core.reporting.writing import write_table
 from workflow.planning.schema import filled, schema
@@ -26,7 +25,7 @@ def make_table(name: str, prefix: Path, entry=None, planned=None, datasets=None,
     """A table of the catalogue, as ``scripts/table.py`` makes it; the path of its CSV."""
     paths = {key: [str(path) for path in found] for key, found in files.items()}
     given = Given(catalogue("tables")[name], paths, entry or {}, planned or {}, datasets or {})
-    write_table(prefix, *given.module.make(given))
+    write_table(prefix, *given.make())
     return Path(f"{prefix}.csv")
 
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from brio_core.reporting.paper import paper_claims
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.tables.claims import answer
+from brio_core.reporting.tables.paper import paper_claims
 from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
 from tests.reporting.standins import ROOT, make_table, printed_lines, summarised, write_run
 

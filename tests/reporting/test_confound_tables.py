@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting import plotting
-from brio_core.reporting.catalogue import catalogue
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import Given, catalogue
 from brio_core.reporting.pages.overview import render
 from brio_core.system.errors import BrioError
 from tests.reporting.standins import (
@@ -146,7 +145,7 @@ def test_the_page_shows_both_curves_and_counts_draws(tmp_path):
     }
     table = make_table("learning_curve", tmp_path / "curve", datasets=DATASETS, **files)
     given = Given(catalogue("figures")["learning_curve"], files, datasets=DATASETS)
-    plotting.save(given.module.draw(given), given, tmp_path / "figure")
+    plotting.save(given.make(), given, tmp_path / "figure")
     summaries = sorted(set(tmp_path.glob("loso*.csv")) - set(tmp_path.glob("*-sites.csv")))
     page = render(
         tables=[str(table.with_suffix(".json"))], figures=[str(tmp_path / "figure.png")],

@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from brio_core.reporting.ensemble import ensemble_logits
 from brio_core.reporting.results import read_run
-from brio_core.reporting.summary import summarise
+from brio_core.reporting.summary import ensemble_logits, summarise
 from brio_core.system.errors import BrioError
 from tests.reporting.standins import make_table, write_run
 from tests.workflow.test_configuration import configuration

@@ -3,6 +3,7 @@
 import csv
 import re
 import warnings
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -10,9 +11,8 @@ import pandas as pd
 import pytest
 
 from brio_core.reporting import plotting
-from brio_core.reporting.catalogue import catalogue
+from brio_core.reporting.catalogue import Given, catalogue
 from brio_core.reporting.diagnostics import compared, matched, read_diagnostics, with_every_seed
-from brio_core.reporting.given import Given
 from brio_core.system.errors import BrioError
 from tests.programs import run_program
 from tests.reporting.diagnosed import DIAGNOSED, write_diagnostics
@@ -97,19 +97,25 @@ def draw(name, prefix, **files):
     given = Given(catalogue("figures")[name], paths, datasets=DATASETS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plotting.save(given.module.draw(given), given, prefix)
+        plotting.save(given.make(), given, prefix)
     return prefix.with_suffix(".pdf"), prefix.with_suffix(".png")
 
 
+@pytest.fixture(scope="module")
+def drawn(results, tmp_path_factory):
+    """``drawn(name)`` are the PDF and the PNG of a figure, which is drawn once."""
+    folder = tmp_path_factory.mktemp("drawn")
+    return cache(lambda name: draw(name, folder / name, **inputs(results, name)))
+
+
 @pytest.mark.parametrize("name", catalogue("figures"))
-def test_figure_is_drawn_to_the_same_bytes(results, tmp_path, name):
+def test_figure_is_drawn_to_the_same_bytes(results, drawn, tmp_path, name):
     image = pytest.importorskip("PIL.Image")
-    files = inputs(results, name)
-    first = draw(name, tmp_path / "first", **files)
+    first = drawn(name)
     # What was drawn before must not matter.
-    draw(name, tmp_path / "again", **files)
+    draw(name, tmp_path / name, **inputs(results, name))
     for one in (*first, first[0].with_suffix(".svg")):
-        assert one.read_bytes() == one.with_stem("again").read_bytes()
+        assert one.read_bytes() == (tmp_path / one.name).read_bytes()
     svg = first[0].with_suffix(".svg").read_text()
     assert svg.startswith("<svg") and "<metadata" not in svg and "font-face" not in svg
     pdf = first[0].read_bytes()
@@ -121,9 +127,9 @@ def test_figure_is_drawn_to_the_same_bytes(results, tmp_path, name):
         assert len(png.convert("L").getcolors(256)) > 20, "not blank"
 
 
-def test_alternative_text_holds_the_numbers(results, tmp_path):
+def test_alternative_text_holds_the_numbers(results, drawn):
     image = pytest.importorskip("PIL.Image")
-    _, png = draw("auc_by_site", tmp_path / "figure", **inputs(results, "auc_by_site"))
+    _, png = drawn("auc_by_site")
     header, first = (results / "loso.csv").read_text().splitlines()[:2]
     row = dict(zip(header.split(","), first.split(",")))
     with image.open(png) as picture:
@@ -159,7 +165,7 @@ def test_a_folder_without_diagnostics_is_named(tmp_path):
     assert re.fullmatch(r"error: .*nothing.*does not exist.*\n", result.stderr)
 
 
-def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_path):
+def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, drawn):
     """Spearman's rho, discordant pairs, mismatches and retention, counted again from the files."""
     stats = pytest.importorskip("scipy.stats")
     folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
@@ -179,7 +185,7 @@ def test_numbers_of_the_diagnostics_figure_equal_a_recomputation(results, tmp_pa
     mismatch = (x_all < np.median(x_all)) & (y_all > np.median(y_all))
     kept = [float(r["validation_auc"]) >= plain[r["fold"]] - 0.02 for r in swept]
     own = np.array([r["variant"] == "brio" for r in swept])
-    _, png = draw("diagnostics", tmp_path / "figure", diagnostics=folders)
+    _, png = drawn("diagnostics")
     with pytest.importorskip("PIL.Image").open(png) as picture:
         text = picture.text["Comment"]
     rho = stats.spearmanr(x, y).statistic
@@ -234,14 +240,15 @@ def test_matched_setting_is_chosen_by_validation_among_positive_strengths(result
 
 @pytest.mark.parametrize(("weakest", "scale"), [(0.3, "linear"), (0.001, "log")])
 def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, scale):
+    from brio_core.reporting import diagnostics as stored
     from brio_core.reporting.figures import diagnostics
 
     folders = sorted(results.glob("diagnostics/demo/loso/*/seed-0"))
     (one,) = read_diagnostics(folders)
-    names, runs = diagnostics.sweep_runs(one)
+    names, runs = stored.sweep_runs(one)
     agreement = np.geomspace(0.4, weakest, len(names))
     runs = runs.assign(site_discrepancy=runs["variant"].map(dict(zip(names, agreement))))
-    monkeypatch.setattr(diagnostics, "sweep_runs", lambda one: (names, runs))
+    monkeypatch.setattr(stored, "sweep_runs", lambda one: (names, runs))
     _, axes = plotting.new_figure(3, 2, 1, 1)
     axis = axes.flat[0]
     diagnostics._sweep(axis, one)
@@ -253,7 +260,7 @@ def test_axis_fits_how_far_sites_come_together(results, monkeypatch, weakest, sc
 
 
 def test_a_sweep_changes_one_setting_at_a_time():
-    from brio_core.reporting.figures.sensitivity import sweep
+    from brio_core.reporting.figures.brio import sweep
 
     base = {"reestimates": 8, "factors": 4}
     values = {"brio": base, "k": base | {"reestimates": 2}, "j": base | {"factors": 2}}
@@ -262,8 +269,8 @@ def test_a_sweep_changes_one_setting_at_a_time():
     assert sweep(rows, values, "factors")["auc_mean"].to_dict() == {2: 0.6, 4: 0.7}
 
 
-def test_circles_of_the_main_figure_tell_their_site(results, tmp_path):
-    pdf, _ = draw("auc_by_site", tmp_path / "figure", **inputs(results, "auc_by_site"))
+def test_circles_of_the_main_figure_tell_their_site(results, drawn):
+    pdf, _ = drawn("auc_by_site")
     svg = pdf.with_suffix(".svg").read_text()
     rows = [*csv.DictReader((results / "loso-sites.csv").open())]
     rows += csv.DictReader((results / "id-sites.csv").open())

@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from brio_core.reporting.pages.headline import headlines
-from brio_core.reporting.pages.views import rankings, site_maps
+from brio_core.reporting.pages.answer import headlines, rankings, site_maps
 from brio_core.reporting.results import SUMMARY_NUMBERS
-from brio_core.reporting.tables.permuted import permuted_rows, verdict
+from brio_core.reporting.tables.results import permuted_rows, verdict
 from tests.reporting.standins import METHODS
 
 
@@ -86,7 +85,7 @@ def test_methods_are_ranked_and_stay_within_the_plot():
     rows = summary(gcn=0.3, brio=0.75, linear_correlation=0.98)
     (found,) = rankings(rows, {})
     assert [bar.label for bar in found.bars] == ["Linear (correlation)", "BRIO", "GCN"]
-    assert found.ends == ("20", "100") and [bar.reference for bar in found.bars] == [
+    assert found.ends == ("20", "100") and [bar.ours for bar in found.bars] == [
         False,
         True,
         False,

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from brio_core.reporting.catalogue import catalogue
-from brio_core.reporting.given import Given
-from brio_core.reporting.paper import paper_numbers
+from brio_core.reporting.catalogue import Given, catalogue
+from brio_core.reporting.tables.paper import paper_numbers
 from brio_core.reporting.tables.paper_vs_ours import compared_table
 from tests.reporting.standins import (
     ROOT,

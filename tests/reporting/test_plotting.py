@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from brio_core.reporting import plotting
-from brio_core.reporting.catalogue import catalogue
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import Given, catalogue
 from tests.reporting.standins import METHODS, ROOT, write_run
 from tests.reporting.test_figures import draw
 
@@ -60,7 +59,9 @@ def test_methods_without_epochs_have_an_axis_of_their_own(tmp_path):
     for variant in METHODS:
         write_run(tmp_path, variant)
     runs = [str(path) for path in sorted(tmp_path.glob("runs/demo/loso/*/seed-0"))]
-    figure = training.draw(Given(catalogue("figures")["training"], {"runs": runs})).figure
+    figure = training.training_figure(
+        Given(catalogue("figures")["training"], {"runs": runs})
+    ).figure
     curves, exact = figure.axes
     assert [text.get_text() for text in exact.get_yticklabels()] == ["Linear (correlation)"]
     assert curves.get_xlabel() == "Epoch" and "AUC" in exact.get_xlabel()

@@ -6,9 +6,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from brio_core.reporting.catalogue import catalogue
-from brio_core.reporting.given import Given
-from brio_core.reporting.remarks import remarks
+from brio_core.reporting.catalogue import Given, catalogue, remarks
 from brio_core.reporting.tables.settings import COLUMNS, choices_table
 from brio_core.system.errors import BrioError
 from tests.reporting.standins import ROOT, make_table, write_run_config

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from brio_core.system import devices
-from brio_core.system.devices import choose_device
+from brio_core.system.devices import choose_device, make_deterministic
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import (
     dropout,
@@ -96,6 +96,37 @@ def test_words_decide():
     assert torch.rand((), generator=torch_generator(1)) != torch.rand(
         (), generator=torch_generator(2)
     )
+
+
+def test_deterministic_kernels_cost_no_import(monkeypatch):
+    """torch's own function for it imports a compiler, which takes two seconds of every run."""
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", None)
+    before = torch.get_deterministic_debug_mode()
+    try:
+        make_deterministic(torch.device("cpu"), "float32")
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
+def hashed(value: int) -> int:
+    """One 32-bit hash, in Python's whole numbers."""
+    value = (value ^ value >> 16) * 0x7FEB352D % 2**32
+    value = (value ^ value >> 15) * 0x846CA68B % 2**32
+    return value ^ value >> 16
+
+
+def test_random_numbers_equal_a_slow_reading():
+    key = -(2**62) + 12345
+    low, high = key % 2**32, key >> 32
+    folded = hashed((hashed(low) + 7 * 0x9E3779B9 + high) % 2**32)
+    assert fold_in(torch.tensor(key), 7).item() == folded
+    # Positions far beyond 32 bits count by their low ones.
+    for place in (0, 1, 2**31, 2**32 - 1, 2**40 + 3):
+        expected = hashed(((hashed(place % 2**32) ^ folded) + 0x9E3779B9) % 2**32) >> 8
+        found = uniform_at(torch.tensor(folded), torch.tensor([place]))
+        assert found.item() == expected / 2**24
 
 
 def test_uniform_numbers_are_uniform_and_uncorrelated():

@@ -16,13 +16,12 @@ from brio_core.evaluation.scores import auc
 from brio_core.evaluation.site_distance import describe, edges_of
 from brio_core.methods import registry
 from brio_core.reporting.card import card, write_card
-from brio_core.reporting.expectation import expectation
+from brio_core.reporting.model import expectation
 from brio_core.reporting.results import read_run
 from brio_core.system.errors import BrioError
-from brio_core.training.bundle import Bundle, read_bundle, refuse_bundle, write_bundle
+from brio_core.training.bundle import Bundle, answers, read_bundle, refuse_bundle, write_bundle
 from brio_core.training.data import TrainingData, read_folds
 from brio_core.training.final import chosen_by_folds
-from brio_core.training.prediction import answers
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import predict_rows
 

@@ -30,12 +30,13 @@ def test_only_drawn_subjects_train(name, arm, tmp_path):
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("arm", ["sites", "subjects"])
-def test_a_draw_of_all_sites_is_the_plain_run_byte_for_byte(name, arm, tmp_path):
+@pytest.mark.parametrize("same", ["loso-sites-9-draw-2", "loso-subjects-9-draw-2", "loso-one-fold"])
+def test_a_draw_of_all_sites_or_one_fold_is_the_plain_run_byte_for_byte(name, same, tmp_path):
     cohort, table = make_cohort()
     written = []
-    for protocol in ("loso", f"loso-{arm}-9-draw-2"):
-        problem, _ = make_problem(name, cohort, table, protocol, folds=slice(0, 2))
+    for protocol in ("loso", same):
+        folds = slice(1 if same == "loso-one-fold" else 2)
+        problem, _ = make_problem(name, cohort, table, protocol, folds=folds)
         results = train_all(problem, tmp_path / protocol)
         logits = [fold_logits(problem, *one) for one in zip(results, problem.data.folds)]
         write_predictions(tmp_path / f"{protocol}.csv", problem.data, logits)

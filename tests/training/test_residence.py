@@ -14,8 +14,7 @@ from torch import Tensor
 from brio_core.cohorts.stores import read_fc, read_series, write_fc, write_series
 from brio_core.methods import registry
 from brio_core.methods.stack import FoldStack
-from brio_core.methods.train_view import training_rows
-from brio_core.methods.training_scans import FeatureStore
+from brio_core.methods.training_scans import FeatureStore, training_rows
 from brio_core.system.residence import half_of_free_memory, place_on_device, rows_of, tabulate
 from brio_core.training.batches import schedule, steps_per_epoch
 from brio_core.training.checkpoints import Checkpoints, fingerprint

@@ -13,9 +13,8 @@ from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
 from brio_core.training.results import fold_logits, predict_rows, write_history
 from brio_core.training.run import fold_records
-from brio_core.training.search import combinations, search
 from brio_core.training.selection import ValidationAuc
-from brio_core.training.trainer import train
+from brio_core.training.trainer import combinations, search, train
 
 
 def test_validation_auc_equals_the_mean_over_groups():

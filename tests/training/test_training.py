@@ -4,8 +4,6 @@ import json
 import math
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,6 +21,8 @@ from brio_core.training import trainer as training
 from brio_core.training.batches import schedule, steps_per_epoch
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
+from tests.forked import Forked
+from tests.programs import run_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,7 +111,7 @@ def toy_run(tmp_path_factory):
     settings = {**vars(settings_of("brio")), "epochs": 30}
     params = {"method": "brio", "label": "BRIO", "group": "Ours", "hyperparameters": settings}
     command = [
-        sys.executable, ROOT / "scripts" / "train.py", "--cohort-dir", folder / "toy",
+        ROOT / "scripts" / "train.py", "--cohort-dir", folder / "toy",
         "--split", folder / "split.json", "--block-length", folder / "length.json",
         "--variant", "brio", "--params", json.dumps(params), "--seed", "0", "--device", "cpu",
         "--checkpoint-seconds", "0",
@@ -120,10 +120,7 @@ def toy_run(tmp_path_factory):
 
 
 def start(command, out):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [*command, "--out-dir", str(out)], env=environment, stderr=subprocess.DEVNULL
-    )
+    return Forked([*command, "--out-dir", out], ROOT, dict(os.environ), os.devnull)
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(toy_run):
@@ -137,10 +134,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(toy_run):
         while process.poll() is None and latest_change(folder / "disturbed") == before:
             time.sleep(0.01)
         time.sleep(0.05 * attempt)
-        if process.poll() is not None:
+        process.send(signal.SIGKILL)
+        if process.wait() == 0:
             break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
         kills += 1
         assert not (folder / "disturbed" / "meta.json").exists()
         if kills == 3:
@@ -179,10 +175,7 @@ def test_unknown_hemispheres_are_told_in_the_log_and_in_the_result(toy_run):
     params = {"method": "fc-hgnn", "label": "FC-HGNN", "group": "Brain network methods"}
     params["hyperparameters"] = vars(settings_of("fc-hgnn"))
     changed = [json.dumps(params) if part.startswith("{") else part for part in command]
-    done = subprocess.run(
-        [*changed, "--out-dir", str(folder / "halves")],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_program("train", *changed[1:], "--out-dir", folder / "halves")
     assert done.returncode == 0, done.stderr
     (note,) = json.loads((folder / "halves" / "meta.json").read_text())["notes"]
     assert f"FC-HGNN: {note}" in done.stderr and "first half counts as left" in note
@@ -193,10 +186,7 @@ def test_a_diverged_training_fails_and_leaves_nothing(toy_run):
     params = {"method": "gcn", "label": "GCN", "group": "General GNNs"}
     params["hyperparameters"] = vars(settings_of("gcn", learning_rate=1e30))
     changed = [json.dumps(params) if part.startswith("{") else part for part in command]
-    done = subprocess.run(
-        [*changed, "--out-dir", str(folder / "diverged")],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_program("train", *changed[1:], "--out-dir", folder / "diverged")
     assert done.returncode == 1
     assert "error: variant 'brio', seed 0: training diverged, and subject s" in done.stderr
     assert "in fold 'site0' has no finite prediction; lower the learning rate" in done.stderr
@@ -217,10 +207,7 @@ def test_split_of_another_cohort_is_refused(toy_run):
     changed = [
         str(folder / "other.json") if part.endswith("split.json") else part for part in command
     ]
-    done = subprocess.run(
-        [*changed, "--out-dir", str(folder / "refused")],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_program("train", *changed[1:], "--out-dir", folder / "refused")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and "lists other subjects" in done.stderr
     assert not (folder / "refused").exists()

@@ -41,9 +41,11 @@ elif program == "remote":
 elif program == "document":
     files = [out["--out-dir"] / pathlib.Path(options["--templates"][0]).name]
 elif program == "diagnose":
-    files = [out["--out-dir"] / "folds.csv"]
+    files = [pathlib.Path(folder) / "folds.csv" for folder in options["--out-dir"]]
 elif program == "train":
-    files = [out["--out-dir"] / name for name in ("predictions.csv", "history.csv", "models.pt")]
+    folders = list(map(pathlib.Path, options["--out-dir"]))
+    names = ("predictions.csv", "history.csv", "models.pt", "meta.json")
+    files = [folder / name for folder in folders for name in names]
 elif "--out-prefix" in out:
     kinds = (".pdf", ".png", ".svg") if program == "figure" else (".csv", ".md", ".tex", ".json")
     files = [pathlib.Path(str(out["--out-prefix"]) + kind) for kind in kinds]
@@ -56,7 +58,8 @@ for file in files:
 if program == "train":
     meta = json.loads(options["--params"][0])
     meta |= {{"cohort": out["--cohort-dir"].name, "seconds": 1800.0}}
-    (out["--out-dir"] / "meta.json").write_text(json.dumps(meta))
+    for folder in folders:
+        (folder / "meta.json").write_text(json.dumps(meta))
 """
 
 

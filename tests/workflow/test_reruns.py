@@ -53,16 +53,11 @@ def test_second_run_has_nothing_to_do(after_demo):
     assert "Nothing to be done" in done.stdout
 
 
-def test_a_remark_on_a_setting_changes_the_page_about_settings(after_demo):
-    after_demo.edit("config/methods/brio.yaml", "# sd of initial queries", "# deviation of queries")
-    assert after_demo.plan() == SETTINGS | {("index",), ("all",)}
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "variant"),
     [
         ("config/methods/gcn.yaml", "dropout: 0.5", "dropout: 0.4", "gcn"),
-        ("config/config.yaml", "warmup_epochs: 10", "warmup_epochs: 24", "brio"),
+        ("config/config.yaml", "warmup_epochs: 6", "warmup_epochs: 24", "brio"),
         ("brio_core/methods/gcn.py", 'name = "gcn"', 'name = "gcn"\n    changed = 1', "gcn"),
         ("brio_core/methods/brio/factors.py", "import torch\n", "import torch, math\n", "brio"),
     ],
@@ -92,36 +87,37 @@ def test_code_of_everything_changes(after_demo):
     assert {"make_demo", "extract", "connect", "split", "blocklength"} <= rules_of(jobs)
 
 
-def test_the_code_of_a_table_or_figure_makes_that_one_again(after_demo):
-    after_demo.append("brio_core/reporting/figures/cohort.py", "\nCHANGED = 1\n")
-    after_demo.append("brio_core/reporting/tables/ensembles.py", "\nCHANGED = 1\n")
+def test_what_a_table_or_figure_is_made_of_makes_that_one_again(after_demo):
+    """Its code, the paper's numbers, a remark on a setting; nothing is trained or diagnosed."""
+    figures = {
+        "training": {"training"},
+        "diagnostics": {"diagnostics-demo"},
+        "reestimation": {"scan-length", "abstention", "roi-profiles"},
+        "results": {"main-loso", "main-loso-column", "main-id", "ablations"},
+        "brio": {"propositions", "sensitivity", "method"},
+    }
+    for module in (*(f"figures/{name}" for name in figures), "tables/claims"):
+        after_demo.append(f"brio_core/reporting/{module}.py", "\nCHANGED = 1\n")
+    after_demo.append("config/paper/numbers.csv", "loso,demo,loso,gcn,GCN,auc_mean,%,50.0\n")
+    after_demo.edit("config/methods/brio.yaml", "# sd of initial queries", "# deviation of queries")
+    expected = {("figure", name) for names in figures.values() for name in names}
+    expected |= {("table", name) for name in ("datasets", "efficiency", "claims", "paper_vs_ours")}
+    assert after_demo.plan() == expected | SETTINGS | {("index",), ("all",)}
+
+
+def test_lost_predictions_rerun_their_runs_and_what_hangs_on_them(after_demo):
+    lost = {("demo", "loso", "brio-k2", "0"), ("demo", "id", "gcn", "0")}
+    for cohort, protocol, variant, seed in lost:
+        folder = after_demo.folder / f"results/runs/{cohort}/{protocol}/{variant}/seed-{seed}"
+        (folder / "predictions.csv").unlink()
     jobs = after_demo.plan()
-    assert jobs == {("figure", "cohorts"), ("table", "ensembles"), ("index",), ("all",)}
-
-
-@pytest.mark.parametrize(
-    ("file", "figures"),
-    [
-        ("diagnostics", {"diagnostics-demo"}),
-        ("scan_length", {"scan-length"}),
-        ("ablations", {"ablations"}),
-        ("method", {"method"}),
-    ],
-)
-def test_the_style_of_a_figure_reruns_no_diagnostics(after_demo, file, figures):
-    after_demo.append(f"brio_core/reporting/figures/{file}.py", "\nCHANGED = 1\n")
-    jobs = after_demo.plan()
-    assert jobs == {("figure", name) for name in figures} | {("index",), ("all",)}
-
-
-def test_one_lost_prediction_reruns_its_cell_and_what_hangs_on_it(after_demo):
-    folder = after_demo.folder / "results/runs/demo/loso/brio-k2/seed-0"
-    (folder / "predictions.csv").unlink()
-    jobs = after_demo.plan()
-    assert runs_of(jobs) == {("demo", "loso", "brio-k2", "0")}
-    assert runs_of(jobs, "summarise") == {("sensitivity", "demo", "loso")}
-    assert runs_of(jobs, "figure") == {("sensitivity",)}
-    assert not runs_of(jobs, "diagnose"), "K = 2 is not diagnosed"
+    assert runs_of(jobs) == lost
+    assert runs_of(jobs, "summarise") == {("sensitivity", "demo", "loso"), ("main", "demo", "id")}
+    assert ("figure", "sensitivity") in jobs and ("figure", "main-loso") not in jobs
+    assert not runs_of(jobs, "diagnose"), "neither is diagnosed"
+    tables = runs_of(jobs, "table")
+    assert {("main-id",), ("paper_vs_ours",), ("claims",)} <= tables
+    assert not {("main-loso",), ("settings",)} & tables
 
 
 def test_words_about_a_cohort_extract_nothing(after_demo):
@@ -135,12 +131,24 @@ def test_another_machine_retrains_nothing(after_demo):
     assert rules_of(after_demo.plan() - SETTINGS) == {"methods_text", "index", "all"}
 
 
-def test_a_new_seed_trains_only_its_cells(after_demo):
-    after_demo.edit("config/config.yaml", "seeds: [0]", "seeds: [0, 1]")
-    trained = runs_of(after_demo.plan())
-    assert {run[3] for run in trained} == {"1"}
-    variants = {run[2] for run in ALL_RUNS} - {"linear-correlation"}
-    assert {run[2] for run in trained} == variants, "linear rows have no seeds"
+def test_a_new_seed_trains_only_its_cells_in_one_job_per_variant(after_demo):
+    after_demo.edit("config/config.yaml", "seeds: [0]", "seeds: [0, 1, 4]")
+    cores = ("--cores", "2")
+    jobs = after_demo.plan(*cores)
+    variants = {run[1:3] for run in ALL_RUNS if run[2] != "linear-correlation"}
+    assert runs_of(jobs) == {("demo", *one, "1+4") for one in variants}, "linear rows have no seeds"
+    assert {run[3] for run in runs_of(jobs, "diagnose")} == {"1+4"}
+    alone = "results/runs/demo/loso/gcn/seed-4/predictions.csv"
+    assert {run[3] for run in runs_of(after_demo.plan(alone))} == {"4"}, "a file is asked for"
+    assert {run[3] for run in runs_of(after_demo.plan("--cores", "16"))} == {"1", "4"}
+    done = after_demo.snakemake(*cores)
+    assert done.returncode == 0 and "train demo loso gcn seed 1+4 " in done.stdout
+    assert "Nothing to be done" in after_demo.snakemake(*cores).stdout
+    # What is lost of one seed is made again without the others.
+    (after_demo.folder / alone).unlink()
+    jobs = after_demo.plan(*cores)
+    assert runs_of(jobs) == {("demo", "loso", "gcn", "4")}
+    assert runs_of(jobs, "diagnose") == {("demo", "loso", "gcn", "4")}
 
 
 def test_dropped_models_cost_nothing_later(project):

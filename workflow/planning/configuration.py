@@ -58,6 +58,10 @@ class Configuration:
         """The method file of a variant."""
         return self.methods[self.variants[variant][0]]
 
+    def device_of(self, variant: str) -> str:
+        """What trains a variant; linear ones need no GPU."""
+        return self.config["device"] if self.method_of(variant)["gpu"] else "cpu"
+
     def train_params(self, variant: str) -> dict:
         """What the trainer is told about a variant.
 

@@ -33,6 +33,8 @@ _LINES = (
 )  # fmt: skip
 _NAMED = ("seed", "batch")
 _WIDTH = 48
+# When the workflow was read; older versions of Snakemake keep no such time.
+BEGUN = time.time()
 
 
 class Console(DefaultFormatter, logging.Filter):
@@ -139,7 +141,7 @@ def tell_result(workflow, configuration: Configuration) -> None:
     """The end of a run: how long it took, the answer, and where to look."""
     paths, rules = configuration.paths, {job.rule.name for job in workflow.dag.needrun_jobs(False)}
     count = plural(workflow.scheduler.finished_jobs, "job")
-    lines = [f"Finished {count} in {duration(time.time() - workflow.start_time.timestamp())}."]
+    lines = [f"Finished {count} in {duration(time.time() - BEGUN)}."]
     if "index" in rules:
         lines += answers(configuration)
         lines.append(

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from statistics import mean
@@ -20,6 +20,7 @@ from workflow.planning.configuration import Configuration
 from workflow.planning.console import quieten, report_words
 from workflow.planning.files import shown
 from workflow.planning.locks import lock
+from workflow.planning.paths import Run, runs_of
 from workflow.planning.remote import planned_jobs, write_jobs
 from workflow.planning.runs import resolved, wanted_runs
 from workflow.planning.sources import has_gpu, missing_data
@@ -227,13 +228,18 @@ def _print_costs(workflow, configuration: Configuration, folder: Path) -> None:
     jobs = workflow.scheduler and list(workflow.dag.needrun_jobs(exclude_finished=False))
     if not jobs:
         return
-    waiting = [job.wildcards for job in jobs if job.rule.name == "train"]
-    planned = sum(job.rule.name == "train" for job in workflow.dag.jobs)
-    runs = [(run.cohort, configuration.variants[run.variant][0]) for run in waiting]
+    planned = len(_trained(workflow.dag.jobs))
+    runs = [(run.cohort, configuration.variants[run.variant][0]) for run in _trained(jobs)]
     with chdir(folder):
         print("\n".join(_costs(len(jobs), planned, runs, Path(configuration.paths.results))))
         for problem in (*_idle_overrides(configuration), *_problems(workflow, configuration)):
             print(f"\nwarning: {problem}")
+
+
+def _trained(jobs: Iterable) -> list[Run]:
+    """The runs that jobs train."""
+    training = [job.wildcards_dict for job in jobs if job.rule.name == "train"]
+    return [run for wildcards in training for run in runs_of(**wildcards)]
 
 
 def _idle_overrides(configuration: Configuration) -> Iterator[str]:

@@ -18,7 +18,8 @@ from workflow.planning.paths import Run
 from workflow.planning.runs import experiment_runs
 
 PAPER = ROOT / "config" / "paper" / "numbers.csv"
-# Row of the table of times with what every run takes beside training in a warm process.
+# Row of the table of times with what a job takes beside training in a warm process; all seeds of a
+# variant are one job.
 START = "start of a run"
 ID_FOLDS = 10
 
@@ -44,8 +45,7 @@ class Times(NamedTuple):
     def run(self, method: str, epochs: int, share: float) -> float | None:
         """Seconds of a run with a ``share`` of the work that was measured; None if none was."""
         seconds, measured = self.rows.get(method, (0.0, 0))
-        start, _ = self.rows.get(START, (0.0, 0))
-        return seconds * epochs / measured * share + start if measured else None
+        return seconds * epochs / measured * share if measured else None
 
 
 def read_times(path: Path) -> Times:
@@ -92,6 +92,7 @@ def estimate(
     for experiment in configuration.config["experiments"]:
         for run in experiment_runs(configuration, experiment):
             first.setdefault(run, experiment)
+    started, (start, _) = set(), times.rows.get(START, (0.0, 0))
     for run, experiment in first.items():
         if not configuration.method_of(run.variant)["gpu"]:
             continue
@@ -104,6 +105,9 @@ def estimate(
         if size is None or seconds is None:
             unknown.add(params["method"] if size else run.cohort)
             continue
+        job = run._replace(seed=0)
+        seconds += 0.0 if job in started else start
+        started.add(job)
         for key in (run.cohort, experiment):
             found[key].append(seconds)
     return found, unknown

@@ -4,6 +4,7 @@ import ast
 from functools import lru_cache
 from pathlib import Path
 
+from brio_core.system.versions import method_module
 from workflow.planning.files import ROOT, ConfigurationError, shown
 
 Found = tuple[Path, ast.ClassDef]
@@ -11,7 +12,7 @@ Found = tuple[Path, ast.ClassDef]
 
 def module_of(method: str) -> str:
     """The path of the module that holds a method, without ending, whether or not it is there."""
-    return f"brio_core/methods/{method.replace('-', '_')}"
+    return f"brio_core/methods/{method_module(method)}"
 
 
 def has_code(method: str) -> bool:

@@ -144,17 +144,17 @@ def whole_run_inputs(configuration: Configuration, *options: str) -> dict[str, l
     summaries = active_pairs(configuration, changed=False)
     pairs = [pair for _, *pair in summaries if pair[1] == "loso"]
     cohorts = [cohort for _, cohort, _ in active_pairs(configuration)]
-    runs = diagnosed_runs(configuration) if "diagnostics" in options else ()
+    active = configuration.config["experiments"]
+    runs = diagnosed_runs(configuration, active) if "diagnostics" in options else ()
     return _inputs(configuration, options, runs, pairs, summaries, cohorts)
 
 
-def diagnosed_runs(configuration: Configuration) -> list[Run]:
-    """The runs whose diagnostics the tables and figures of the active experiments show."""
-    active = configuration.config["experiments"]
+def diagnosed_runs(configuration: Configuration, experiments: Sequence[str]) -> list[Run]:
+    """The runs whose diagnostics the tables and figures of some experiments show."""
     return list(dict.fromkeys(
         run
         for kind in KINDS
-        for name in output_names(configuration, kind, active)
+        for name in output_names(configuration, kind, experiments)
         if takes_diagnostics(configuration, kind, name)
         for run in item_runs(configuration, kind, name)
     ))  # fmt: skip
@@ -181,11 +181,10 @@ def _inputs(
 
 
 def input_files(configuration: Configuration, kind: str, name: str) -> dict[str, list[str]]:
-    """The same as inputs of a rule; of a run those files that are read."""
+    """The same as inputs of a rule; of a run the file that is written last stands for all."""
     found = output_inputs(configuration, kind, name)
     if "runs" in found:
-        files = ("meta.json", "history.csv")
-        found["runs"] = [f"{run}/{file}" for run in found["runs"] for file in files]
+        found["runs"] = [f"{run}/meta.json" for run in found["runs"]]
     return {option: files for option, files in found.items() if option not in NO_INPUT}
 
 

@@ -22,15 +22,24 @@ class Run(NamedTuple):
     @property
     def folder(self) -> str:
         """Its folder below ``runs`` and ``diagnostics``."""
-        others = [item for item in self.identity.items() if item[0] in self._field_defaults]
-        suffix = "".join(f"-{name}-{value}" for name, value in others)
-        return f"{self.cohort}/{self.protocol}/{self.variant}/seed-{self.seed}{suffix}"
+        return f"{self.cohort}/{self.protocol}/{self.variant}/seed-{self.numbers}"
+
+    @property
+    def numbers(self) -> str:
+        """Seed and ring, as the wildcard ``seed`` has them."""
+        return f"{self.seed}{_end(self.ring)}"
 
     @property
     def identity(self) -> dict[str, str | int]:
         """What tells it from other runs, without what has its default."""
         defaults, values = self._field_defaults, self._asdict()
         return {name: value for name, value in values.items() if defaults.get(name) != value}
+
+
+def runs_of(cohort: str, protocol: str, variant: str, seed: str) -> list[Run]:
+    """The runs of a job, by its wildcards; ``seed`` may be 0+1+2, or 0+1+2-ring-1."""
+    seeds, ring = seed.partition("-ring-")[0], ring_of(seed)
+    return [Run(cohort, protocol, variant, int(one), ring) for one in seeds.split("+")]
 
 
 def ring_of(name: str) -> int:

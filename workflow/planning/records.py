@@ -13,7 +13,7 @@ from snakemake.io import IOFile
 
 from brio_core.system.versions import program_version
 from workflow.planning.configuration import Configuration
-from workflow.planning.paths import Paths, ring_of
+from workflow.planning.paths import Paths, Run, ring_of
 from workflow.planning.sources import content, dataset_version
 
 # Of more sentences than these the rest is left out.
@@ -34,51 +34,62 @@ class Unrecorded:
         """Tables, pages and other things that are quickly made are made again."""
         self._workflow.dag.forcefiles.update(filter(self._new, files))
 
+    def lost(self, folder: str, *names: str) -> None:
+        """A run that has lost a file is made again; other rules wait for its meta.json only."""
+        meta = f"{folder}/meta.json"
+        if os.path.exists(meta) and not all(os.path.exists(f"{folder}/{name}") for name in names):
+            self._workflow.dag.forcefiles.add(meta)
+
     def cohort(self, wildcards) -> None:
         """A cohort is read again if its dataset file differs."""
-        cohort = wildcards.cohort
-        wanted = {"dataset": dataset_version(self._configuration.datasets[cohort])}
-        stated = self._paths.cohort(cohort, "checksums.json")
-        self._compare(self._paths.cohort(cohort, "candidates.tsv"), stated, wanted)
+        cohort, paths = wildcards.cohort, self._paths
+        if self._new(file := paths.cohort(cohort, "candidates.tsv")):
+            wanted = {"dataset": dataset_version(self._configuration.datasets[cohort])}
+            self._compare(file, paths.cohort(cohort, "checksums.json"), wanted)
 
     def split(self, wildcards) -> None:
         """Folds must be of the configuration's seed."""
-        file, seeds = self._split(wildcards), self._configuration.config["split_seeds"]
-        self._compare(file, file, {"split_seed": seeds[ring_of(wildcards.protocol)]})
+        if self._new(file := self._paths.split(wildcards.cohort, wildcards.protocol)):
+            seeds = self._configuration.config["split_seeds"]
+            self._compare(file, file, {"split_seed": seeds[ring_of(wildcards.protocol)]})
 
     def blocklength(self, wildcards) -> None:
         """Block lengths must be of these folds and keys of the configuration."""
-        file = self._paths.block_length(wildcards.cohort, wildcards.protocol)
-        wanted = {"settings": self._configuration.config["block_length"]}
-        self._compare(file, file, wanted | self._checksum(wildcards))
+        place = wildcards.cohort, wildcards.protocol
+        if self._new(file := self._paths.block_length(*place)):
+            wanted = {"settings": self._configuration.config["block_length"]}
+            self._compare(file, file, wanted | self._checksum(*place))
 
-    def train(self, wildcards) -> None:
-        """A run must have the hyperparameters, folds and data that are asked for."""
-        folder = f"{self._paths.results}/runs/{_folder(wildcards)}"
-        file, params = f"{folder}/meta.json", self._configuration.train_params(wildcards.variant)
+    def train(self, run: Run) -> bool:
+        """Whether a run has other hyperparameters, folds or data than are asked for."""
+        folder, place = self._paths.run(run), (run.cohort, run.protocol, run.ring)
+        if not self._new(file := f"{folder}/meta.json"):
+            return False
+        params = self._configuration.train_params(run.variant)
         wanted = {key: params[key] for key in ("method", "hyperparameters", "search")}
-        wanted |= self._checksum(wildcards)
-        data = _read(self._paths.cohort(wildcards.cohort, "checksums.json"))
+        data = _read(self._paths.cohort(run.cohort, "checksums.json"))
         data = {key: data[key] for key in ("participants.tsv", "series.h5") if key in data}
-        place = wildcards.cohort, wildcards.protocol, ring_of(wildcards.seed)
         lengths = content(self._paths.block_length(*place))
         wanted["inputs"] = data | ({"block_length": lengths} if lengths else {})
-        if self._compare(file, file, wanted):
-            return
+        if self._compare(file, file, wanted | self._checksum(*place)):
+            return True
         code = _read(file).get("code")
-        if file in self._seen and code and code != program_version("train", [params["method"]]):
+        if code and code != program_version("train", [params["method"]]):
             self._say(
                 f"{folder} was trained by another version of the code, and Snakemake has no record "
                 "of it; it is kept, delete this folder to train it again"
             )
+        return False
 
-    def diagnose(self, wildcards) -> None:
-        """Diagnostics must be of this run and keys of the configuration."""
-        folder = f"{self._paths.results}/diagnostics/{_folder(wildcards)}"
-        params = self._configuration.train_params(wildcards.variant)
+    def diagnose(self, run: Run) -> bool:
+        """Whether diagnostics are of another run or other keys of the configuration."""
+        if not self._new(folder := self._paths.diagnostics(run)):
+            return False
+        params = self._configuration.train_params(run.variant)
         wanted = {"diagnostics": self._configuration.config["diagnostics"]}
-        wanted |= {"hyperparameters": params["hyperparameters"]} | self._checksum(wildcards)
-        self._compare(folder, f"{folder}/meta.json", wanted)
+        wanted |= {"hyperparameters": params["hyperparameters"]}
+        wanted |= self._checksum(run.cohort, run.protocol, run.ring)
+        return self._compare(folder, f"{folder}/meta.json", wanted)
 
     def _new(self, file: str) -> bool:
         """Whether a file is there without a record, and was not looked at before."""
@@ -91,8 +102,6 @@ class Unrecorded:
 
     def _compare(self, file: str, stated: str, wanted: dict) -> bool:
         """Have ``file`` made again if ``stated``, the JSON that tells how, tells something else."""
-        if not self._new(file):
-            return False
         found = _read(stated)
         accepted = found.get("accepted", {})
         wanted = {key: wanted[key] for key in wanted if wanted[key] != accepted.get(key)}
@@ -109,18 +118,9 @@ class Unrecorded:
         elif self._said == MOST + 1:
             print("warning: there are more such results", file=sys.stderr)
 
-    def _split(self, wildcards) -> str:
-        # A ring belongs to the protocol in names of splits, and to the seed in names of runs.
-        ring = ring_of(getattr(wildcards, "seed", ""))
-        return self._paths.split(wildcards.cohort, wildcards.protocol, ring)
-
-    def _checksum(self, wildcards) -> dict:
-        checksum = _read(self._split(wildcards)).get("checksum")
+    def _checksum(self, *place: str | int) -> dict:
+        checksum = _read(self._paths.split(*place)).get("checksum")
         return {"split_checksum": checksum} if checksum else {}
-
-
-def _folder(wildcards) -> str:
-    return f"{wildcards.cohort}/{wildcards.protocol}/{wildcards.variant}/seed-{wildcards.seed}"
 
 
 def _differences(found: dict, wanted: dict) -> Iterator[str]:

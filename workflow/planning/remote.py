@@ -14,7 +14,8 @@ from workflow.planning.runs import active_runs
 def planned_jobs(configuration: Configuration) -> list[tuple[str, Run]]:
     """Training, then the diagnostics that a table or figure shows; the first seed of all first."""
     jobs = [("train", run) for run in active_runs(configuration)]
-    jobs += [("diagnose", run) for run in diagnosed_runs(configuration)]
+    shown = diagnosed_runs(configuration, configuration.config["experiments"])
+    jobs += [("diagnose", run) for run in shown]
     return sorted(dict.fromkeys(jobs), key=lambda job: (job[0] != "train", job[1].seed))
 
 

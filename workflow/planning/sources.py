@@ -8,6 +8,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 DEMO = "demo"
@@ -22,6 +23,7 @@ _PHENOTYPES = "ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
 _GPU_FILES = ("nvidia[0-9]*", "dxg", "nvhost-gpu", "kfd")
 
 
+@cache
 def has_gpu() -> bool:
     """Whether this machine shows a GPU to its jobs; torch, which knows best, is not asked."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):

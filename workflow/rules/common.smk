@@ -5,14 +5,14 @@ import shlex
 import time
 from functools import lru_cache
 
-from brio_core.reporting.remarks import remarks
+from brio_core.reporting.catalogue import remarks
 from brio_core.system.versions import code_version, program_version
 from brio_core.system.errors import BrioError
 from workflow.planning import documents, outputs, remote, sources
 from workflow.planning.checks import late_checkpoints
 from workflow.planning.files import ConfigurationError, shown
 from workflow.planning.outputs import as_json
-from workflow.planning.paths import ring_of
+from workflow.planning.paths import ring_of, runs_of
 from workflow.planning.records import Unrecorded
 from workflow.planning.runs import (
     Run,
@@ -24,6 +24,7 @@ from workflow.planning.runs import (
     resolved,
     summary_runs,
 )
+from workflow.planning.seeds import Diagnosed, Trained
 
 # PYTHONPATH is set inside the command because Snakemake removes it from conda environments. RUN is no
 # parameter, though `snakemake --lint` wants one: a repository that moves would train everything again.
@@ -118,8 +119,7 @@ def imaging_code(script):
 
 def trains_on(wildcards):
     """The device of a run. It is a resource and no parameter: another machine retrains nothing."""
-    uses_gpu = CONFIG.method_of(wildcards.variant)["gpu"]
-    return CONFIG.config["device"] if uses_gpu else "cpu"
+    return CONFIG.device_of(wildcards.variant)
 
 
 def kept_models(path):
@@ -132,6 +132,16 @@ def method_code(program):
     return lambda wildcards: program_version(program, [CONFIG.variants[wildcards.variant][0]])
 
 
+def run_folders(wildcards):
+    """The folders of the runs of a job, which may have several seeds."""
+    return [PATHS.run(run) for run in runs_of(**dict(wildcards.items()))]
+
+
+def per_seed(number):
+    """A resource that grows with the seeds of a job, and is larger at every further attempt."""
+    return lambda wildcards, attempt: number * attempt * len(run_folders(wildcards))
+
+
 def of_ring(path):
     """The path of a file that every ring of validation sites has, for the ring of a run."""
     return lambda wildcards: path(wildcards.cohort, wildcards.protocol, ring_of(wildcards.seed))
@@ -141,6 +151,7 @@ def adopted(wildcards):
     """The entry of external predictions behind a run."""
     run = Run(wildcards.cohort, wildcards.protocol, wildcards.external, int(wildcards.seed))
     UNRECORDED.make_again(f"{PATHS.run(run)}/meta.json")
+    UNRECORDED.lost(PATHS.run(run), "predictions.csv")
     return external_runs(CONFIG)[run]
 
 
@@ -203,7 +214,7 @@ def documented_files(wildcards):
 
 
 def results_of(experiments):
-    """Tables, figures, predictions and cohorts of some experiments.
+    """Tables, figures, runs and cohorts of some experiments.
 
     What was deleted of the last two is made again, with what hangs on it.
     """
@@ -213,7 +224,7 @@ def results_of(experiments):
         [PATHS.cohort(cohort, "checksums.json"), PATHS.cohort(cohort, "fc.h5")]
         for cohort in dict.fromkeys(run.cohort for run in runs)
     ]
-    return [*sum(made, []), *(f"{PATHS.run(run)}/predictions.csv" for run in runs)]
+    return [*sum(made, []), *(f"{PATHS.run(run)}/meta.json" for run in runs)]
 
 
 def subject_pages():

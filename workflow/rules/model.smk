@@ -6,7 +6,6 @@ rule model_bundle:
         data="<results>/cohorts/{cohort}/checksums.json",
         fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
         meta=lambda wildcards: [f"{run}/meta.json" for run in expected_by(wildcards)],
-        predictions=lambda wildcards: [f"{run}/predictions.csv" for run in expected_by(wildcards)],
     output:
         bundle="<results>/models/{cohort}/{variant}.brio",
         card="<results>/models/{cohort}/{variant}/card.md",

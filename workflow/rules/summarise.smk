@@ -1,8 +1,6 @@
 rule summarise:
     input:
-        predictions=lambda wildcards: [
-            f"{run}/predictions.csv" for run in summarised_runs(wildcards)
-        ],
+        # Written last of the files of a run, it stands for all.
         meta=lambda wildcards: [f"{run}/meta.json" for run in summarised_runs(wildcards)],
     output:
         summary="<results>/summaries/{experiment}/{cohort}/{protocol}.csv",

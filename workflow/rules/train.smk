@@ -1,8 +1,9 @@
+# A job has all seeds of a variant that are to be trained: see SEEDS.
 rule train:
     input:
         participants=ancient("<results>/cohorts/{cohort}/participants.tsv"),
         series=ancient("<results>/cohorts/{cohort}/series.h5"),
-        data=checked(UNRECORDED.train),
+        data="<results>/cohorts/{cohort}/checksums.json",
         fc=ancient("<results>/cohorts/{cohort}/fc.h5"),
         split=of_ring(PATHS.split),
         block_length=of_ring(PATHS.block_length),
@@ -20,7 +21,7 @@ rule train:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
-        runtime=lambda wildcards, attempt: 480 * attempt,
+        runtime=per_seed(480),
         gpu=lambda wildcards: 0 if trains_on(wildcards) == "cpu" else 1,
         device=trains_on,
         fallback="--allow-cpu" if CONFIG.config["allow_cpu"] else "",
@@ -30,18 +31,22 @@ rule train:
         checkpoint_seconds=60,
     params:
         cohort_dir=subpath(input.fc, parent=True),
-        out_dir=subpath(output.meta, parent=True),
+        # With the argument 'output' neither is recorded, so that another seed trains that one only.
+        seeds=lambda wildcards, output: wildcards.seed.partition("-")[0].split("+"),
+        folders=lambda wildcards, output: run_folders(wildcards),
         method=lambda wildcards: as_json(CONFIG.train_params(wildcards.variant)),
-        seed=lambda wildcards: wildcards.seed.partition("-")[0],
         data=connected_version,
         code=method_code("train"),
     shell:
         "{RUN}/train.py --cohort-dir {params.cohort_dir:q} --split {input.split:q}"
         " --block-length {input.block_length:q} --variant {wildcards.variant:q}"
-        " --params {params.method:q} --seed {params.seed} --code {params.code}"
-        " --out-dir {params.out_dir:q} --threads {threads} --memory-mb {resources.mem_mb}"
+        " --params {params.method:q} --seed {params.seeds} --code {params.code}"
+        " --out-dir {params.folders:q} --threads {threads} --memory-mb {resources.mem_mb}"
         " --checkpoint-seconds {resources.checkpoint_seconds}"
         " --device {resources.device} {resources.fallback} {resources.compress} > {log:q} 2>&1"
+
+
+SEEDS = Trained("train", workflow, CONFIG, UNRECORDED)
 
 
 # Predictions of external code become runs like any other, so tables and tests treat them alike.

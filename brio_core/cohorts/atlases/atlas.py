@@ -7,8 +7,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
-from brio_core.cohorts.atlases.labels import read_labels
-from brio_core.cohorts.atlases.regions import Regions, shown, sides
+from brio_core.cohorts.atlases.regions import Regions, read_labels, shown, sides
 from brio_core.system.errors import BrioError
 
 

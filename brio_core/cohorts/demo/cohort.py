@@ -91,7 +91,10 @@ def _write_person(out: Path, person: Person) -> str:
     motion = head_motion(draw, frames)
     tissue = model.autoregressive(draw, (frames, 2), 0.6)
     values = voxel_signals(site, rois, motion, tissue, draw)
-    volume = _damage(to_volume(values), person)
+    # Labelled voxels in (x, y, z, frames); air is zero.
+    volume = np.zeros((*SHAPE, frames), np.float32)
+    volume[label_volume() > 0] = values.T
+    volume = _damage(volume, person)
 
     folder = out / _PREFIX / person.subject / "func"
     folder.mkdir(parents=True, exist_ok=True)
@@ -237,14 +240,6 @@ def voxel_signals(
     time = np.linspace(-1, 1, frames)[:, None]
     values += 1000 * site.drift * (time + 0.3 * time**2)
     return site.gain * (baseline + values)
-
-
-def to_volume(values: np.ndarray) -> np.ndarray:
-    """Labelled voxels back into (x, y, z, frames); air is zero."""
-    inside = label_volume() > 0
-    volume = np.zeros((*SHAPE, len(values)), np.float32)
-    volume[inside] = values.T
-    return volume
 
 
 def image_bytes(volume: np.ndarray, tr: float) -> bytes:

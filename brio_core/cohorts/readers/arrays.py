@@ -27,7 +27,7 @@ def read_array(path: Path, variable: str | None = None) -> np.ndarray:
     ``variable`` names the array in a .npz, .mat or .h5 file; without it the file must hold exactly
     one two-dimensional array of numbers.
     """
-    readers = {".npy": _read_npy, ".npz": _read_npz, ".mat": _read_mat, ".h5": _read_hdf5}
+    readers = {".npy": _read_numpy, ".npz": _read_numpy, ".mat": _read_mat, ".h5": _read_hdf5}
     try:
         return readers[path.suffix.lower()](path, variable).astype(np.float64)
     except (
@@ -50,24 +50,23 @@ def read_array(path: Path, variable: str | None = None) -> np.ndarray:
         raise Unusable(f"unreadable file: {path.name} ({text})") from None
 
 
-def _read_npy(path: Path, variable: str | None) -> np.ndarray:
+def _read_numpy(path: Path, variable: str | None) -> np.ndarray:
     """Mapped into memory, so that a size which the file does not have costs nothing."""
     stored = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(stored, np.ndarray):
-        stored.close()
-        raise ValueError("it is a .npz file; give it that ending")
-    return _checked(stored)
-
-
-def _read_npz(path: Path, variable: str | None) -> np.ndarray:
-    stored = np.load(path, mmap_mode="r", allow_pickle=False)
     if isinstance(stored, np.ndarray):
-        raise ValueError("it is a .npy file; give it that ending")
+        _require_ending(path, ".npy")
+        return _checked(stored)
     with stored:
+        _require_ending(path, ".npz")
         if max((one.file_size for one in stored.zip.infolist()), default=0) > 8 * LARGEST_SIZE:
             raise ValueError(_TOO_LARGE)
         names = [variable] if variable in stored.files else stored.files
         return _choose({name: stored[name] for name in names}, variable)
+
+
+def _require_ending(path: Path, ending: str) -> None:
+    if path.suffix.lower() != ending:
+        raise ValueError(f"it is a {ending} file; give it that ending")
 
 
 def _read_mat(path: Path, variable: str | None) -> np.ndarray:

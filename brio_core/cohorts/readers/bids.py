@@ -8,18 +8,16 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from brio_core.cohorts.readers.participants import ParticipantsReader
+from brio_core.cohorts.readers.reader import Reader
+from brio_core.cohorts.readers.series import SERIES_ENDINGS, series_scan
 from brio_core.cohorts.scan import Scan, Unusable
 from brio_core.cohorts.tables import MISSING
 from brio_core.system.errors import BrioError
 
 _IMAGES = (".nii.gz", ".nii")
-_SERIES = (
-    ".tsv", ".csv", ".1D", ".txt", ".tsv.gz", ".csv.gz", ".npy", ".npz", ".mat", ".h5",
-)  # fmt: skip
 
 
-class BidsReader(ParticipantsReader):
+class BidsReader(Reader):
     """``participants.tsv`` and preprocessed 4D images with their confounds, or ready series.
 
     Of several runs, ``source.run`` takes one by its number; else ``source.runs`` says what is
@@ -39,6 +37,10 @@ class BidsReader(ParticipantsReader):
     def _has_images(self) -> bool:
         return "timeseries" not in self.source
 
+    @property
+    def _endings(self) -> tuple[str, ...]:
+        return _IMAGES if self._has_images else SERIES_ENDINGS
+
     def scan_paths(self, row: dict) -> list[Path]:
         subject = self.file_name_part(row[self.dataset["columns"]["subject"]], "subject")
         label = re.sub("[^A-Za-z0-9]", "", subject.removeprefix("sub-"))
@@ -46,7 +48,7 @@ class BidsReader(ParticipantsReader):
             self.root, f"{self.source['derivatives']}/sub-{label}", f"the folder of {subject}"
         )
         session, wanted = self.source.get("session"), self._wanted(label)
-        found = _matching(folder, session, wanted, _IMAGES if self._has_images else _SERIES)
+        found = _matching(folder, session, wanted, self._endings)
         if not found:
             return [self._expected(folder, session, wanted)]
         _check_unique(found)
@@ -56,10 +58,9 @@ class BidsReader(ParticipantsReader):
         return [max(found, key=self._frames) if rule == "longest" else found[0]]
 
     def scan_files(self) -> Iterator[tuple[str, Path]]:
-        endings = _IMAGES if self._has_images else _SERIES
         for folder in (self.root / self.source["derivatives"]).glob("sub-*"):
             wanted = self._wanted(folder.name.removeprefix("sub-"))
-            for path in _matching(folder, self.source.get("session"), wanted, endings)[:1]:
+            for path in _matching(folder, self.source.get("session"), wanted, self._endings)[:1]:
                 yield folder.name, path
 
     def _wanted(self, label: str) -> dict[str, str]:
@@ -82,7 +83,7 @@ class BidsReader(ParticipantsReader):
         first = [key for key in ("sub", "ses", "task", "run", "space") if key in named]
         pairs = [f"{key}-{named[key]}" for key in dict.fromkeys([*first, *named])]
         place = folder / f"ses-{session}" if session else folder
-        ending = _IMAGES[0] if self._has_images else _SERIES[0]
+        ending = _IMAGES[0] if self._has_images else ".tsv"
         return place / "func" / f"{'_'.join([*pairs, suffix])}{ending}"
 
     def _frames(self, path: Path) -> int:
@@ -152,8 +153,6 @@ class BidsReader(ParticipantsReader):
     def read(self, path: Path, tr: float | None) -> Scan:
         if self._has_images:
             return self._extractor.extract(path, tr)
-        from brio_core.cohorts.readers.series import series_scan
-
         return series_scan(path, self.source.get("variable"))
 
     @property
@@ -177,7 +176,7 @@ def _entities(path: Path) -> dict[str, str]:
     """``sub-01_task-rest_run-1_bold.nii.gz`` as a mapping; the last word is the ``suffix``."""
     *pairs, last = path.name.split("_")
     found = dict(pair.split("-", 1) for pair in pairs if "-" in pair)
-    return found | {"suffix": last.split(".")[0], "ending": "." + last.partition(".")[2]}
+    return found | {"suffix": last.split(".")[0], "ending": "." + last.partition(".")[2].lower()}
 
 
 def _matching(folder: Path, session: str | None, wanted: dict[str, str], endings) -> list[Path]:

@@ -31,10 +31,7 @@ class DpabiReader(Reader):
     from the ID; scans without a row in it are candidates too, so that none is lost silently.
     """
 
-    @property
-    def table_path(self) -> Path:
-        name = self.source.get("participants", PHENOTYPES)
-        return self.need(self.inside(self.root, name, "source.participants"))
+    participants = PHENOTYPES
 
     @cached_property
     def _signals(self) -> Path:

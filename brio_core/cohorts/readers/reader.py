@@ -1,25 +1,22 @@
 """What every kind of source has in common, and which reader belongs to which kind."""
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
-from brio_core.cohorts.atlases.regions import Regions, known_places
+from brio_core.cohorts.atlases.regions import Regions, known_places, read_labels
 from brio_core.cohorts.scan import Scan, Unusable, join_runs
 from brio_core.cohorts.stores import Rois
+from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.system.errors import BrioError
 
-# A new kind is one module called like it, one line here, and its keys in dataset.schema.yaml.
-# Modules are named and not imported: nilearn is slow to import, and only some kinds need it.
-KINDS = {
-    "bids": ("brio_core.cohorts.readers.bids", "BidsReader"),
-    "dpabi": ("brio_core.cohorts.readers.dpabi", "DpabiReader"),
-    "pcp": ("brio_core.cohorts.readers.pcp", "PcpReader"),
-    "series": ("brio_core.cohorts.readers.series", "SeriesReader"),
-}
+# A new kind is one module called like it with a class such as BidsReader, its name here, and its
+# keys in dataset.schema.yaml. It is imported when needed: nilearn is slow, and few kinds need it.
+KINDS = ("bids", "dpabi", "pcp", "series")
 
 
 def open_reader(dataset: dict, data_dir: str | Path) -> "Reader":
@@ -30,8 +27,8 @@ def open_reader(dataset: dict, data_dir: str | Path) -> "Reader":
             f"cohort {dataset['cohort']} has the unknown source kind {kind!r}; "
             f"choose one of {', '.join(KINDS)}"
         )
-    module, name = KINDS[kind]
-    reader = getattr(import_module(module), name)(dataset, data_dir)
+    module = import_module(f"brio_core.cohorts.readers.{kind}")
+    reader = getattr(module, f"{kind.capitalize()}Reader")(dataset, data_dir)
     reader.need(reader.root)
     return reader
 
@@ -40,11 +37,34 @@ def _stem(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
+def _rows(path: Path, further: dict):
+    """The rows of a further table that are asked for, one per subject."""
+    rows = read_table(path)
+    wanted = further.get("rows", {})
+    for column in (further["subject"], *further["columns"], *wanted):
+        if column not in rows.columns:
+            raise BrioError(f"{path} has no column {column!r}; correct source.tables")
+    for column, values in wanted.items():
+        rows = rows[rows[column].isin([str(value) for value in values])]
+    twice = rows[further["subject"]][rows[further["subject"]].map(_key).duplicated()]
+    if len(twice):
+        raise BrioError(
+            f"{path} has several rows for subject {twice.iloc[0]}; choose among them with 'rows' "
+            "under source.tables, such as rows: {session: [baseline]}"
+        )
+    return rows
+
+
+def _key(subject: str) -> str:
+    """Letters and digits of an id: one study spells it sub-NDARINV0A and NDAR_INV0A."""
+    return re.sub("[^a-z0-9]", "", subject.lower().removeprefix("sub-"))
+
+
 class Reader:
     """Reads a folder of scans and the table that describes them.
 
-    A kind of source defines :attr:`table_path`, :meth:`table`, :meth:`scan_paths` and
-    :meth:`read`; the rest is for those whose files tell more.
+    A kind of source defines :meth:`scan_paths` and :meth:`read`; the rest is for those whose files
+    tell more, or whose table is not the user's own.
 
     Parameters
     ----------
@@ -53,6 +73,9 @@ class Reader:
     data_dir : path
         Where all cohorts lie; the cohort's own folder below it is ``source.folder``.
     """
+
+    participants = "participants.tsv"
+    """The table of subjects, unless ``source.participants`` names another."""
 
     def __init__(self, dataset: dict, data_dir: str | Path):
         self.dataset = dataset
@@ -64,11 +87,29 @@ class Reader:
     @property
     def table_path(self) -> Path:
         """The table with one row per candidate subject."""
-        raise NotImplementedError
+        name = self.source.get("participants", self.participants)
+        return self.need(self.inside(self.root, name, "source.participants"))
 
     def table(self):
-        """The rows of :attr:`table_path` as text, one per candidate subject."""
-        raise NotImplementedError
+        """The rows of :attr:`table_path` as text, one per candidate subject.
+
+        ``source.tables`` names columns of further tables; who has no row there has ``n/a``.
+        """
+        table, subject = read_table(self.table_path), self.dataset["columns"].get("subject")
+        for further in self.source.get("tables", ()):
+            path = self.need(self.inside(self.root, further["file"], "source.tables"))
+            rows = _rows(path, further)
+            if subject not in table.columns:
+                return table
+            for column in further["columns"]:
+                if column in table.columns:
+                    raise BrioError(
+                        f"column {column!r} is in {path} and in the table of subjects; leave it "
+                        "out of source.tables, or rename one of them"
+                    )
+                values = dict(zip(rows[further["subject"]].map(_key), rows[column]))
+                table[column] = [values.get(_key(name), MISSING) for name in table[subject]]
+        return table
 
     def scan_paths(self, row: dict) -> list[Path]:
         """The file of one row of :meth:`table`, or the runs that are joined to its scan.
@@ -175,8 +216,6 @@ class Reader:
             return self.atlas.regions
         if "labels" not in rois:
             return None
-        from brio_core.cohorts.atlases.labels import read_labels
-
         found = read_labels(self._atlas_file(rois["labels"], "rois.labels"))
         if len(found) != rois["expected"]:
             raise BrioError(

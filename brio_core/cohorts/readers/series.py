@@ -13,7 +13,7 @@ from string import Formatter
 import numpy as np
 
 from brio_core.cohorts.readers.arrays import read_array
-from brio_core.cohorts.readers.participants import ParticipantsReader
+from brio_core.cohorts.readers.reader import Reader
 from brio_core.cohorts.scan import Scan, Unusable, clean_scan
 from brio_core.cohorts.tables import MISSING, open_text
 from brio_core.system.errors import BrioError
@@ -33,7 +33,7 @@ _MISSING_NUMBERS = (
 )  # fmt: skip
 
 
-class SeriesReader(ParticipantsReader):
+class SeriesReader(Reader):
     """``participants.tsv`` and one file of frames by ROIs per subject.
 
     ``source.pattern`` may use ``{subject}`` and ``{site}``, for example
@@ -67,7 +67,10 @@ class SeriesReader(ParticipantsReader):
                 files += "*"
                 subject += f"(?P={field})" if field in seen else f"(?P<{field}>[^/]+)"
                 seen.add(field)
-        others = self.other_files
+        # Tables, labels and images of the cohort are no scans.
+        rois, others = self.dataset["rois"], {self.table_path}
+        others |= {self.root / further["file"] for further in self.source.get("tables", ())}
+        others |= {self.root / rois[key] for key in ("labels", "image") if key in rois}
         for path in self.root.glob(files) if "subject" in seen else ():
             match = re.fullmatch(subject, path.relative_to(self.root).as_posix())
             if match and path not in others and path.is_file():

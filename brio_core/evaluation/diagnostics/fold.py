@@ -12,7 +12,6 @@ from torch import Tensor
 
 from brio_core.connectivity.block_length import round_half_up
 from brio_core.connectivity.tangent import CHUNK
-from brio_core.evaluation.diagnostics.caches import GRAPHS_AT_ONCE, Reestimates, SharedFeatures
 from brio_core.evaluation.diagnostics.factors import (
     contrast_stability,
     factor_retention,
@@ -21,7 +20,13 @@ from brio_core.evaluation.diagnostics.factors import (
     variational_form,
 )
 from brio_core.evaluation.diagnostics.mismatch_axes import predictive_variation, site_discrepancy
-from brio_core.evaluation.diagnostics.scan_length import POSITIONS, shortened
+from brio_core.evaluation.diagnostics.scans import (
+    GRAPHS_AT_ONCE,
+    POSITIONS,
+    Reestimates,
+    SharedFeatures,
+    shortened,
+)
 from brio_core.evaluation.scores import auc
 from brio_core.methods.brio.method import Brio
 from brio_core.methods.brio.qualification import qualify

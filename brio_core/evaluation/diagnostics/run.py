@@ -7,8 +7,8 @@ import pandas as pd
 import torch
 
 from brio_core.cohorts.stores import Rois
-from brio_core.evaluation.diagnostics.caches import Reestimates, SharedFeatures
 from brio_core.evaluation.diagnostics.fold import Records, TrainedFold, diagnose_fold
+from brio_core.evaluation.diagnostics.scans import Reestimates, SharedFeatures
 from brio_core.evaluation.scores import auc
 from brio_core.system.devices import device_name, make_deterministic
 from brio_core.system.errors import BrioError

@@ -19,10 +19,9 @@ from brio_core.methods.interface import (
     binary_cross_entropy,
 )
 from brio_core.methods.layers.transport import marginal_error
-from brio_core.methods.linear.method import mean_and_scale
 from brio_core.methods.stack import FoldStack
-from brio_core.methods.train_view import TrainView
-from brio_core.methods.training_scans import TrainingScans
+from brio_core.methods.training_scans import TrainingScans, TrainView
+from brio_core.system.blocks import mean_and_scale
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
 
@@ -139,9 +138,9 @@ class Brio(GradientMethod):
         return {"graph": graph, "descriptor": descriptor}
 
     def _fused(self, fc: Tensor) -> bool:
-        """Whether a kernel may round products as TF32 does; its tiles have 16 to 128 features."""
+        """Whether a kernel may round products as TF32 does; its tiles have 16 to 64 features."""
         asked = self.hyperparameters
-        rounded = asked.precision != "float32" and asked.hidden in (16, 32, 64, 128)
+        rounded = asked.precision != "float32" and asked.hidden in (16, 32, 64)
         return rounded and kernels.usable(fc, "signed")
 
     def assign(self) -> Tensor:

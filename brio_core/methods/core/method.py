@@ -30,9 +30,8 @@ from brio_core.methods.core.sliding_windows import (
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.norms import residual_norm
-from brio_core.methods.linear.method import mean_and_scale
-from brio_core.methods.train_view import TrainView
-from brio_core.methods.training_scans import TrainingScans
+from brio_core.methods.training_scans import TrainingScans, TrainView
+from brio_core.system.blocks import mean_and_scale
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
 

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brio_core.connectivity.graphs import true_median
+from brio_core.connectivity.graphs import true_median, upper_triangle
 from brio_core.methods.interface import Features
-from brio_core.methods.linear.method import upper_triangle
 from brio_core.system.seeds import numpy_generator
 
 LEAST_PER_CLASS = 5

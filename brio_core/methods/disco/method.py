@@ -13,7 +13,7 @@ a choice.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from brio_core.methods.disco.experts import (
     entmax,
     side_by_side,
 )
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
+from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import binary_masks, diversity_hinge, keep_rate
@@ -53,7 +53,7 @@ class DiscoHyperparameters(GradientHyperparameters):
     dropout: float
     density: float
     selector_hidden: int
-    noise: str
+    noise: Literal["gumbel", "logistic"]
     temperature: float
     keep_share: float
     alpha: float
@@ -67,7 +67,6 @@ class DiscoHyperparameters(GradientHyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("noise", self.noise, ("gumbel", "logistic"))
         if not 1 <= self.alpha <= 2:
             raise BrioError(f"alpha is {self.alpha}, but must lie between 1 and 2")
         first = min(self.epochs, self.warmup_epochs + 1)

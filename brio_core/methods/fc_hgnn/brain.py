@@ -1,4 +1,4 @@
-"""Stage 1 of FC-HGNN: each subject's own graph, hemisphere by hemisphere, to one vector."""
+"""Layers of FC-HGNN, and stage 1: each subject's own graph, by hemisphere, to one vector."""
 
 import math
 
@@ -39,6 +39,34 @@ class DenseChebyshev(nn.Linear):
             shifted = -scale * (adjacency @ (scale * terms[-1]))
             terms.append(shifted if len(terms) == 1 else 2 * shifted - terms[-2])
         return super().forward(torch.cat(terms, -1))
+
+
+class TransformerConvolution(nn.Module):
+    """``W_skip x_i + sum_j softmax_j(q_i . k_j / sqrt(d)) v_j`` over the senders j that i hears.
+
+    Shi et al., Masked Label Prediction, 2021, with one head. A receiver that hears nobody keeps
+    its skip part. Only queries have a bias: a softmax cancels that of keys, and a BatchNorm behind
+    the layer those of values and skips, which would learn rounding noise.
+    """
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(before, after)
+        self.key = nn.Linear(before, after, bias=False)
+        self.value = nn.Linear(before, after, bias=False)
+        self.skip = nn.Linear(before, after, bias=False)
+
+    def tell(self, hidden: Tensor) -> Tensor:
+        """Keys and values (2, N, d) of senders."""
+        return torch.stack([self.key(hidden), self.value(hidden)])
+
+    def forward(self, hidden: Tensor, told: Tensor, heard: Tensor) -> Tensor:
+        """Receivers (B, before) to (B, d); ``heard`` (B, N) says whom each of them hears."""
+        keys, values = told.unbind()
+        scores = self.query(hidden) @ keys.T * keys.shape[-1] ** -0.5
+        # The lowest number and not -inf, which gives NaN to those who hear nobody.
+        attention = scores.masked_fill(~heard, torch.finfo(scores.dtype).min).softmax(-1) * heard
+        return self.skip(hidden) + attention @ values
 
 
 class NodeScore(nn.Module):
@@ -197,15 +225,12 @@ class BrainEncoder(nn.Module):
 
     def within(self, nodes: Tensor, weights: Tensor, key: Tensor | None = None) -> Tensor:
         """Both convolutions inside hemispheres, (B, P, P) to (B, P, units)."""
-        parts = list(nodes.split(self.sizes, -2))
-        if key is not None:
-            parts = [
-                dropout(part, self.rate, key, group) if part.numel() else part
-                for group, part in enumerate(parts)
-            ]
+        parts = [
+            dropout(part, self.rate, key, group) if part.numel() else part
+            for group, part in enumerate(nodes.split(self.sizes, -2))
+        ]
         hidden = functional.leaky_relu(self.first(parts, weights))
-        if key is not None:
-            hidden = dropout(hidden, self.rate, key, MIDLINE + 1)
+        hidden = dropout(hidden, self.rate, key, MIDLINE + 1)
         return functional.leaky_relu(self.second(list(hidden.split(self.sizes, -2)), weights))
 
 

@@ -18,6 +18,8 @@ Product = Callable[[Tensor], Tensor]
 Solve = Callable[[Tensor, Tensor], Tensor]
 # Curvature at or below this (of 1/4) is rounding: such a subject is fitted for good.
 NEGLIGIBLE_CURVATURE = 1e-14
+# Subjects whose products with each other are all multiplied out, those above the diagonal too.
+SMALL_BLOCK = 64
 
 
 @one_thread()
@@ -116,33 +118,33 @@ def _gram_operations(design: Tensor) -> tuple[Product, Solve]:
     return lambda vector: gram @ vector, solve
 
 
-def gram_matrix(design: Tensor, blocks: int = 4) -> Tensor:
-    """``X X'``, exactly symmetric: only blocks on and below the diagonal are multiplied out."""
+def gram_matrix(design: Tensor) -> Tensor:
+    """``X X'``, exactly symmetric: what is above the diagonal is copied from below."""
     gram = design.new_empty(len(design), len(design))
-    for rows in torch.arange(len(design)).tensor_split(blocks):
-        if len(rows) == 0:
-            continue
-        first, last = int(rows[0]), int(rows[-1]) + 1
-        gram[first:last, :last] = design[first:last] @ design[:last].T
-        gram[:first, first:last] = gram[first:last, :first].T
+    _fill_gram(design, gram)
     return gram
 
 
-def ridge_grid(
-    design: Tensor, target: Tensor, sample: Tensor, scales: Tensor, penalties: Sequence[float]
-) -> Path:
-    """What :func:`ridge_left_out` finds, without predictions."""
-    return ridge_left_out(design, target, sample, scales, penalties, None)[:2]
+def _fill_gram(design: Tensor, gram: Tensor) -> None:
+    if len(design) <= SMALL_BLOCK:
+        gram.copy_(design @ design.T)
+        return
+    half = len(design) // 2
+    first, second = slice(half), slice(half, None)
+    gram[second, first] = design[second] @ design[first].T
+    gram[first, second] = gram[second, first].T
+    for part in (first, second):
+        _fill_gram(design[part], gram[part, part])
 
 
 @one_thread()
-def ridge_left_out(
+def ridge_grid(
     design: Tensor,
     target: Tensor,
     sample: Tensor,
     scales: Tensor,
     penalties: Sequence[float],
-    groups: Tensor | None,
+    groups: Tensor | None = None,
     offsets: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Minimise ``sum(sample * (target - Z w - b)^2) + alpha * |w|^2`` for features Z = X * scale.
@@ -162,30 +164,40 @@ def ridge_left_out(
     Returns
     -------
     weights (S, len(penalties), D) of the scaled features, intercepts (S, len(penalties)), and
-    what the fit without a subject's group predicts for it (S, len(penalties), N)
+    what the fit without a subject's group predicts for it (S, len(penalties), N), where there are
+    groups
     """
     sample, target = sample.to(design.dtype), target.to(design.dtype)
     share, root = sample / sample.sum(), sample.sqrt()
     centre, middle = share @ design, share @ target
-    centred = (design - centre).mul_(root[:, None])
     deviation = root * (target - middle)
     alphas = torch.tensor(penalties, dtype=design.dtype, device=design.device)[:, None]
-    scaled = torch.empty_like(centred)
     weights, left_out = [], []
     for scale in scales:
-        torch.mul(centred, scale, out=scaled)
-        values, vectors = torch.linalg.eigh(gram_matrix(scaled))
+        scaled = design if bool((scale == 1).all()) else design * scale
+        gram = gram_matrix(scaled)
+        # Centred by the weighted mean and weighted itself, without a second design.
+        mean = gram @ share
+        gram = (gram - mean - mean[:, None] + share @ mean) * root * root[:, None]
+        values, vectors = torch.linalg.eigh(gram)
         # A Gram matrix has no negative eigenvalue but by rounding.
-        coefficients = (vectors.T @ deviation) / (values.clamp(min=0) + alphas)
-        weights.append(coefficients @ vectors.T @ scaled)
+        values = values.clamp(min=0)
+
+        def to_features(coefficients: Tensor, scaled=scaled, scale=scale) -> Tensor:
+            weighted = coefficients * root
+            return weighted @ scaled - weighted.sum(-1, keepdim=True) * (scale * centre)
+
+        weights.append(to_features((vectors.T @ deviation) / (values + alphas) @ vectors.T))
         if groups is not None:
-            kept = values.clamp(min=0) / (values.clamp(min=0) + alphas)
-            found = _left_out(vectors, kept, share.sqrt(), root * target, groups) / root
+            found = _left_out(
+                vectors, values / (values + alphas), share.sqrt(), root * target, groups
+            )
+            found = found / root
             for group in () if offsets is None else groups.unique():
                 # A fit without a group is one to what it predicts there.
                 fitted = torch.where(groups == group, found, target)
-                weight = (root * fitted) @ vectors / (values.clamp(min=0) + alphas)
-                change = weight @ (vectors.T @ (scaled @ (scale * offsets[group])))
+                weight = to_features((root * fitted) @ vectors / (values + alphas) @ vectors.T)
+                change = weight @ (scale * offsets[group])
                 found = torch.where(groups == group, found + change[:, None], found)
             left_out.append(found)
     weights = torch.stack(weights)

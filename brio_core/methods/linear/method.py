@@ -1,262 +1,266 @@
-"""What the linear rows have in common: one weight per feature, fitted to convergence."""
+"""The linear rows of the tables: one weight per feature, fitted to convergence.
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar
+Logistic rows read connectivity, its tangent space, or no scan at all; ridge rows give every site
+and class the same weight.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity import FISHER_Z
-from brio_core.connectivity.graphs import upper_triangle
-from brio_core.connectivity.tangent import CHUNK
-from brio_core.methods.hyperparameters import Hyperparameters, check_choice
-from brio_core.methods.interface import SOURCES, VALIDATION, Features, PathMethod
-from brio_core.methods.linear import newton
-from brio_core.methods.linear.exact import Path, logistic_path
-from brio_core.methods.linear.sites import CENTRES, EVERY_SITE, NONE, Centring
-from brio_core.methods.train_view import TrainView
-from brio_core.system.blocks import replace_columns
-from brio_core.system.threads import spread
+from brio_core.connectivity.graphs import (
+    edge_places,
+    node_descriptor,
+    support_of_edges,
+    upper_triangle,
+)
+from brio_core.connectivity.kinds import connectivity_of
+from brio_core.connectivity.tangent import ledoit_wolf, log_vectors, tangent_space
+from brio_core.methods.interface import Features
+from brio_core.methods.linear.base import (
+    BY_ITS_SCANS,
+    LinearMethod,
+    LogisticHyperparameters,
+    Ridge,
+    RidgeHyperparameters,
+    SitesHyperparameters,
+    StandardisedEdges,
+    TrainFeatures,
+)
+from brio_core.methods.linear.exact import Path
+from brio_core.methods.linear.sites import Combat
+from brio_core.methods.training_scans import TrainingScans, TrainView
+from brio_core.system.blocks import column_means, mean_and_scale, replace_columns
+from brio_core.system.threads import one_thread
 
-# Subjects whose scans are in memory at a time; a multiple of those that are worked on together.
-SUBJECTS_READ = 16 * CHUNK
-# What views of sites may read of a subject, beside its edges.
-ABOUT_SITES = ("site_number", "covariates")
-BY_ITS_SCANS = "by its own unlabelled scans, so a test subject's score depends on the others there"
-# A spread below this is rounding: the feature is constant and gets no weight.
-CONSTANT = 1e-12
-# An exact fit takes time by the cube of the subjects, and three designs in memory. With 20,000
-# features, iterations take less time from below 2,000 subjects on (ridge), and from 2,300 (white
-# noise) to 7,500 (the spectrum of real scans) on (logistic).
-EXACT_SUBJECTS = 4000
-# With so few features, a fit by their covariance is exact, small and linear in the subjects.
-EXACT_FEATURES = 1000
-
-
-def is_exact(subjects: int, features: int) -> bool:
-    """Whether a fit is exact, with a design in float64, or iterative, with one in float32."""
-    return subjects <= EXACT_SUBJECTS or features <= EXACT_FEATURES
+N_COVARIATES = 3
 
 
 @dataclass(frozen=True)
-class LogisticHyperparameters(Hyperparameters):
-    """``penalties``: inverse strengths C of the l2 penalty, strongest penalty first."""
+class LinearCorrelationHyperparameters(SitesHyperparameters, LogisticHyperparameters):
+    """``reads``: all ``edges``, those on the ``support`` S, or BRIO's node ``descriptors`` on S.
 
-    # For rows that have a representation of their own.
-    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
-
-    penalties: tuple[float, ...]
-
-
-def check_sites(hyperparameters: Hyperparameters) -> None:
-    """Check what rows that read edges are told about sites.
-
-    ``selection`` is ``validation``: validation sites choose the penalty, and the others train. Or
-    it is ``sources``: all of them train, and each in turn is left out to choose the penalty.
-    ``centre`` is ``none``, or each site has its mean subtracted: of ``train-sites``, where others
-    have the mean of these means subtracted, or of ``every-site``, by its unlabelled scans.
+    ``density`` is that of the support, which the fold's training subjects give.
     """
-    check_choice("selection", hyperparameters.selection, (VALIDATION, SOURCES))
-    check_choice("centre", hyperparameters.centre, CENTRES)
+
+    reads: Literal["edges", "support", "descriptors"]
+    density: float
 
 
-class LinearMethod(PathMethod):
-    """l2 logistic regression on the representation that a subclass gives."""
+class LinearCorrelation(StandardisedEdges):
+    """l2 logistic regression on Fisher-z FC: what every method has to be compared with.
 
-    Hyperparameters = LogisticHyperparameters
+    Read in part, it tells how much of FC can reach a network like BRIO: the edges of the
+    propagation support alone, or the three numbers per ROI that BRIO's nodes begin with.
+    """
+
+    name = "linear-correlation"
+    Hyperparameters = LinearCorrelationHyperparameters
 
     def __init__(
-        self, hyperparameters: Hyperparameters, n_rois: int, n_sites: int, n_features: int
+        self, hyperparameters: LinearCorrelationHyperparameters, n_rois: int, n_sites: int
     ) -> None:
         super().__init__(hyperparameters, n_rois, n_sites)
-        self.weight = nn.Parameter(torch.zeros(n_features), requires_grad=False)
-        self.bias = nn.Parameter(torch.zeros(()), requires_grad=False)
+        if hyperparameters.reads != "edges":
+            self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
+
+    @staticmethod
+    def n_read(hyperparameters: LinearCorrelationHyperparameters, n_rois: int) -> int:
+        if hyperparameters.reads == "descriptors":
+            return 3 * n_rois
+        return StandardisedEdges.n_read(hyperparameters, n_rois)
+
+    def prepare(self, train: TrainView) -> None:
+        if self.hyperparameters.reads != "edges":
+            sites = (self._edges(train, train.site == one) for one in train.site.unique())
+            self.support.copy_(support_of_edges(sites, self.n_rois, self.hyperparameters.density))
+        super().prepare(train)
+
+    def read(self, edges: Tensor) -> Tensor:
+        if self.hyperparameters.reads == "support":
+            # An edge outside is constant, so that it gets no weight.
+            return edges * upper_triangle(self.support)
+        if self.hyperparameters.reads == "descriptors":
+            fc = edges[..., edge_places(self.n_rois, edges.device)]
+            return node_descriptor(fc, self.support).flatten(-2)
+        return edges
+
+    def _edges(self, train: TrainView, subjects: Tensor) -> Tensor:
+        """Edges of some training subjects; their features where the folds share them."""
+        if train.features is None:
+            return self.features({"fc": train.fc[subjects]})["edges"]
+        return train.features["edges"][subjects]
+
+
+class LinearCombat(StandardisedEdges):
+    """l2 logistic regression on connectivity that ComBat has harmonised over sites.
+
+    ComBat is fitted on the training sites and keeps what age and sex explain; labels take no part.
+    Validation and test sites are harmonised by their own unlabelled scans.
+    """
+
+    name = "linear-combat"
+    needs = ("fc", "covariates", "site_number")
 
     @classmethod
-    def uses_all_threads(cls, n_subjects: int) -> bool:
-        # Each fold holds a large design: two at once would not fit either.
-        return n_subjects > EXACT_SUBJECTS
+    def notes(cls, rois: Rois, hyperparameters: LogisticHyperparameters) -> list[str]:
+        return [f"Each new site is harmonised {BY_ITS_SCANS}."]
+
+    def site_view(self, n_features: int) -> Combat:
+        return Combat(n_features)
+
+
+@dataclass(frozen=True)
+class OwnHyperparameters(LogisticHyperparameters):
+    """For rows that have a representation of their own."""
+
+    kinds: ClassVar[tuple[str, ...]] = (FISHER_Z,)
+
+
+class LinearTangent(LinearMethod):
+    """l2 logistic regression in the tangent space of covariance matrices; Dadi et al. 2019.
+
+    Covariances of z-scored series are shrunk by Ledoit and Wolf's rule, whitened with the geometric
+    mean of the training subjects' and mapped by the matrix logarithm. The vectors are nilearn's
+    ``ConnectivityMeasure(kind="tangent", vectorize=True)``, centred on training subjects.
+    """
+
+    name = "linear-tangent"
+    Hyperparameters = OwnHyperparameters
+    needs = ("bold", "frames")
+
+    def __init__(self, hyperparameters: LogisticHyperparameters, n_rois: int, n_sites: int) -> None:
+        n_features = n_rois * (n_rois + 1) // 2
+        super().__init__(hyperparameters, n_rois, n_sites, n_features)
+        self.register_buffer("whitening", torch.eye(n_rois, dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(n_features))
+
+    def make_features(self, inputs: Features) -> Features:
+        return {"covariance": ledoit_wolf(inputs["bold"], inputs["frames"])}
+
+    def design(self, subjects: TrainFeatures, table: Tensor) -> None:
+        def each(work: Callable[[slice, Tensor], None]) -> None:
+            subjects.each(lambda rows, features: work(rows, features["covariance"]))
+
+        self.whitening.copy_(tangent_space(each, table))
+        mean = column_means(table)
+        self.mean.copy_(mean)
+        replace_columns(table, lambda columns, vectors: vectors - mean[columns])
+
+    def represent(self, features: Features) -> Tensor:
+        vectors = log_vectors(features["covariance"], self.whitening)
+        return vectors.to(self.mean.dtype) - self.mean
+
+
+class LinearConfounds(LinearMethod):
+    """l2 logistic regression on age, sex and head motion: the level that a scan must beat.
+
+    Covariates are standardised on training subjects, each with an indicator of missing values.
+
+    A missing value stands at the training mean, which is zero. Indicators stay 0 or 1: dividing
+    one that is rarely set by its deviation would make few subjects outweigh all others.
+    """
+
+    name = "linear-confounds"
+    Hyperparameters = OwnHyperparameters
+    needs = ("covariates",)
+
+    def __init__(self, hyperparameters: LogisticHyperparameters, n_rois: int, n_sites: int) -> None:
+        super().__init__(hyperparameters, n_rois, n_sites, 2 * N_COVARIATES)
+        self.register_buffer("mean", torch.zeros(N_COVARIATES))
+        self.register_buffer("scale", torch.zeros(N_COVARIATES))
+
+    def design(self, subjects: TrainFeatures, table: Tensor) -> None:
+        values = table.new_empty(len(table), N_COVARIATES, dtype=self.mean.dtype)
+
+        def fill(rows: slice, features: Features) -> None:
+            values[rows] = features["covariates"]
+
+        subjects.each(fill)
+        for index, column in enumerate(values.double().unbind(1)):
+            known = column[column.isfinite()]
+            # A covariate that no training subject has keeps scale zero.
+            if len(known):
+                with one_thread():
+                    mean, scale = mean_and_scale(known[:, None])
+                self.mean[index], self.scale[index] = mean[0], scale[0]
+        table.copy_(self.represent({"covariates": values}))
+
+    def represent(self, features: Features) -> Tensor:
+        known = features["covariates"].isfinite()
+        values = ((features["covariates"] - self.mean) * self.scale).where(known, 0)
+        return torch.cat([values, (~known).to(values.dtype)], dim=-1)
+
+
+class LinearLogarithm(Ridge):
+    """Ridge regression on the matrix logarithm of the shrunk correlation.
+
+    The logarithm makes correlations that multiply add up. The hyperparameters name this kind of
+    connectivity. All source sites train; an inner leave-one-site-out chooses the penalty.
+    """
+
+    name = "linear-logarithm"
+
+
+@dataclass(frozen=True)
+class LinearReestimationHyperparameters(RidgeHyperparameters):
+    """``powers``, largest first; ``reestimates`` of every scan.
+
+    The path goes through the penalties and within each through the powers. For one penalty, a
+    larger power penalises no edge less, so ties still go to the stronger penalty.
+    """
+
+    powers: tuple[float, ...]
+    reestimates: int
+
+
+class LinearReestimation(Ridge):
+    """Ridge regression on FC that trusts an edge as far as re-estimation supports it.
+
+    The paper's idea in its simplest form: an edge whose within-scan re-estimates change as much (D)
+    as subjects differ (V) says nothing about subjects. Each standardised edge is multiplied by
+    ``max(0, 1 - D / V) ** power``; D and V are of the fold's training subjects.
+    """
+
+    name = "linear-reestimation"
+    Hyperparameters = LinearReestimationHyperparameters
+    representation_is_shared = False
 
     @property
     def path_length(self) -> int:
-        return len(self.hyperparameters.penalties)
+        return len(self.hyperparameters.penalties) * len(self.hyperparameters.powers)
 
-    def design(self, subjects: "TrainFeatures", table: Tensor) -> None:
-        """Fit what the representation needs; fill ``table`` (N, D) with the training subjects'."""
-        raise NotImplementedError
+    @classmethod
+    def share(
+        cls, scans: TrainingScans, hyperparameters: LinearReestimationHyperparameters
+    ) -> list[Features]:
+        n_rois = scans.inputs(scans.rows[:1, 0])["fc"].shape[-1]
+        total = torch.zeros(len(scans.rows), n_rois, n_rois, dtype=torch.float64)
+        total = total.to(scans.rows.device)
+        kind = hyperparameters.connectivity, hyperparameters.shrinkage
+        for rows, folds, fc in scans.reestimates(hyperparameters.reestimates, 0, 1.0, graphs=32):
+            full = connectivity_of(scans.inputs(rows)["fc"], *kind)
+            change = connectivity_of(fc, *kind) - full[:, None]
+            total[folds] += change.square_().mean(1).sum(0)
+        subjects = (scans.site >= 0).sum(1)
+        return [{"change": upper_triangle(one / n)} for one, n in zip(total, subjects)]
+
+    def scales(self) -> Tensor:
+        return torch.stack([self._support**power for power in self.hyperparameters.powers])
 
     def solve(self, design: Tensor, train: TrainView) -> Path:
-        """Weights and intercepts of all points; an exact fit has a design in float64."""
-        path = logistic_path if design.dtype == torch.float64 else newton.logistic_path
-        return path(design, train.label, self.hyperparameters.penalties)
-
-    def left_out(self, design: Tensor, train: TrainView) -> Tensor:
-        """What fits without each subject's inner fold predict for it (points, N)."""
-        found = design.new_empty(self.path_length, len(design), dtype=torch.float64)
-        offsets = self.inner_offsets(train)
-        for inner in train.inner_folds.unique():
-            out = train.inner_folds == inner
-            own = {"site": train.site[~out], "label": train.label[~out], "inner_folds": None}
-            weights, biases = self.solve(design[~out], replace(train, **own))
-            rows = design[out].double() + (0 if offsets is None else offsets[inner])
-            found[:, out] = self.scaled_weights(weights) @ rows.T + biases[:, None]
-        return found
-
-    def inner_offsets(self, train: TrainView) -> Tensor | None:
-        """What the design (folds, D) of inner folds lacks, were they not among the training."""
-        return None
-
-    def scaled_weights(self, weights: Tensor) -> Tensor:
-        """Weights (points, D) of the design, from what :meth:`solve` gives."""
-        return weights
-
-    def prepare(self, train: TrainView) -> None:
-        shape = (len(train.label), len(self.weight))
-        kind = torch.float64 if is_exact(*shape) else torch.float32
-        table = torch.empty(shape, dtype=kind, device=train.label.device)
-        self.design(TrainFeatures(self, train), table)
-        self._weights, self._biases = self.solve(table, train)
-        if train.inner_folds is not None:
-            self.inner_predictions = self.left_out(table, train)
+        # Scans of which there are no re-estimates count as exact.
+        self._standard = self.scale.double()
+        change = train.shared.get("change", torch.zeros_like(self._standard))
+        self._support = (1 - change * self._standard.square()).clamp(min=0)
+        return super().solve(design, train)
 
     def fit(self, point: int) -> None:
-        self.weight.copy_(self._weights[point])
-        self.bias.copy_(self._biases[point])
-
-    def rescale(self, slope: float, intercept: float) -> None:
-        """Replace every prediction p by ``slope * p + intercept``."""
-        self.weight.mul_(slope)
-        self.bias.mul_(slope).add_(intercept)
-
-    def classify(self, represented: Tensor) -> Tensor:
-        return represented @ self.weight + self.bias
-
-
-class TrainFeatures:
-    """Features of the training subjects, a few subjects at a time."""
-
-    def __init__(self, method: LinearMethod, train: TrainView) -> None:
-        self._method = method
-        self._train = train
-
-    def each(self, work: Callable[[slice, Features], None]) -> None:
-        """Call ``work(rows, features)`` for all subjects, several times at once on threads."""
-        first = 0
-        for chunk in self._train.chunks(SUBJECTS_READ):
-            count = len(next(iter(chunk.values())))
-            parts = [slice(at, min(at + CHUNK, count)) for at in range(0, count, CHUNK)]
-            call = partial(self._call, work, chunk, first)
-            spread(call, parts, self._train.label.device)
-            first += count
-
-    def _call(self, work: Callable, chunk: Features, first: int, part: slice) -> None:
-        features = {name: value[part] for name, value in chunk.items()}
-        if self._train.features is None:
-            features = self._method.features(features)
-        work(slice(first + part.start, first + part.stop), features)
-
-
-class StandardisedEdges(LinearMethod):
-    """What is read of the FC of all pairs of ROIs, standardised on training subjects.
-
-    What sites add is taken out before, where there is a view of ``sites``.
-    """
-
-    def __init__(self, hyperparameters: Hyperparameters, n_rois: int, n_sites: int) -> None:
-        n_features = self.n_read(hyperparameters, n_rois)
-        super().__init__(hyperparameters, n_rois, n_sites, n_features)
-        self.register_buffer("mean", torch.zeros(n_features))
-        self.register_buffer("scale", torch.zeros(n_features))
-        self.sites = self.site_view(n_features)
-
-    @classmethod
-    def needed(cls, hyperparameters: Hyperparameters) -> tuple[str, ...]:
-        centred = getattr(hyperparameters, "centre", NONE) != NONE
-        return (*cls.needs, "site_number") if centred else cls.needs
-
-    @classmethod
-    def notes(cls, rois: Rois, hyperparameters: Hyperparameters) -> list[str]:
-        every = getattr(hyperparameters, "centre", NONE) == EVERY_SITE
-        return [f"Each new site is centred {BY_ITS_SCANS}."] if every else []
-
-    def site_view(self, n_features: int) -> Centring | None:
-        """What takes out of features what sites add."""
-        centre = self.hyperparameters.centre
-        return None if centre == NONE else Centring(n_features, meets=centre == EVERY_SITE)
-
-    @property
-    def meets_sites(self) -> bool:
-        return self.sites is not None and self.sites.meets
-
-    @staticmethod
-    def n_read(hyperparameters: Hyperparameters, n_rois: int) -> int:
-        """The number of values that :meth:`read` gives."""
-        return n_rois * (n_rois - 1) // 2
-
-    def read(self, edges: Tensor) -> Tensor:
-        """What is standardised of edges (B, P (P - 1) / 2)."""
-        return edges
-
-    def make_features(self, inputs: Features) -> Features:
-        about = {name: inputs[name] for name in ABOUT_SITES if name in inputs}
-        return {"edges": upper_triangle(inputs["fc"]), **about}
-
-    def design(self, subjects: "TrainFeatures", table: Tensor) -> None:
-        parts: dict[int, Features] = {}
-
-        def fill(rows: slice, features: Features) -> None:
-            table[rows] = self.read(features["edges"])
-            parts[rows.start] = {name: one for name, one in features.items() if name in ABOUT_SITES}
-
-        subjects.each(fill)
-        about = _about_sites([parts[start] for start in sorted(parts)])
-        if self.sites is not None:
-            self.sites.fit(table, about)
-
-        def standardise(columns: slice, values: Tensor) -> Tensor:
-            if self.sites is not None:
-                values = self.sites(values, about, columns)
-            mean, scale = mean_and_scale(values)
-            self.mean[columns], self.scale[columns] = mean, scale
-            return (values - mean).mul_(scale)
-
-        replace_columns(table, standardise)
-
-    def meet(self, number: int, scans: Iterable[Features]) -> None:
-        scans = list(scans)
-        table = torch.cat([self.read(part["edges"]) for part in scans])
-        self.sites.meet(number, table, _about_sites(scans))
-
-    def inner_offsets(self, train: TrainView) -> Tensor | None:
-        """An inner fold that is a site was centred by its own mean, as an unseen one is not."""
-        if self.sites is None or self.meets_sites:
-            return None
-        folds, shift = train.inner_folds, self.sites.shift.double()
-        found = shift.new_zeros(int(folds.max()) + 1, shift.shape[1])
-        for inner in folds.unique():
-            inside = train.site[folds == inner].unique()
-            if len(inside) == 1 and not (train.site[folds != inner] == inside).any():
-                others = (shift[1:].sum(0) - shift[1 + inside[0]]) / max(1, len(shift) - 2)
-                found[inner] = (shift[1 + inside[0]] - others) * self.scale
-        return found
-
-    def represent(self, features: Features) -> Tensor:
-        values = self.read(features["edges"])
-        if self.sites is not None:
-            values = self.sites(values, features)
-        return (values - self.mean) * self.scale
-
-
-def _about_sites(parts: Sequence[Features]) -> Features:
-    """What views of sites read, of several parts of the subjects."""
-    names = [name for name in ABOUT_SITES if name in parts[0]]
-    return {name: torch.cat([part[name] for part in parts]) for name in names}
-
-
-def mean_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean of every column and one over its deviation, which is zero for a constant column."""
-    mean, deviation = values.mean(0), values.std(0, correction=0)
-    return mean, torch.where(deviation > CONSTANT, 1 / deviation.clamp(min=CONSTANT), 0.0)
+        super().fit(point)
+        power = self.hyperparameters.powers[point % len(self.hyperparameters.powers)]
+        self.scale.copy_(self._standard * self._support**power)

@@ -14,8 +14,7 @@ from brio_core.system.blocks import over_columns
 
 # The number of a site that is not in the cohort, or that nobody has met.
 ELSEWHERE = -1
-NONE, TRAIN_SITES, EVERY_SITE = "none", "train-sites", "every-site"
-CENTRES = (NONE, TRAIN_SITES, EVERY_SITE)
+NONE, EVERY_SITE = "none", "every-site"
 # A variance below this, of features or relative to the pooled one, is rounding.
 NO_VARIANCE = 1e-24
 ITERATIONS, SETTLED = 1000, 1e-9

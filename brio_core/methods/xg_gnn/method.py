@@ -14,7 +14,7 @@ between convolutions, and its entropy as sparsity term. The stated message passi
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,10 +23,10 @@ from torch.func import grad_and_value, vmap
 from torch.nn import functional
 
 from brio_core.connectivity.fisher_z import standardise
-from brio_core.methods.hyperparameters import EpisodeHyperparameters, check_choice
+from brio_core.methods.hyperparameters import EpisodeHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.series import draw_blend, mirrored_window, mix, standardised
-from brio_core.methods.train_view import TrainView
+from brio_core.methods.training_scans import TrainView
 from brio_core.methods.xg_gnn.layers import (
     Constructor,
     LinearConvolutions,
@@ -60,7 +60,7 @@ class XgGnnHyperparameters(EpisodeHyperparameters):
     """
 
     longest: int
-    propagation: str
+    propagation: Literal["released", "mean", "mean+self"]
     dropout: float
     mixup: bool
     inner_learning_rate: float
@@ -71,7 +71,6 @@ class XgGnnHyperparameters(EpisodeHyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("propagation", self.propagation, Propagation.kinds)
         if self.longest < XgGnn.min_frames:
             raise BrioError(f"longest is {self.longest}, but must be {XgGnn.min_frames} or more")
         if self.sites_per_batch < 2:
@@ -235,8 +234,7 @@ class XgGnn(GradientMethod):
             hidden = layer(propagate(hidden, factor))
             if number < 2:
                 hidden = self.norms[number](hidden)
-        if key is not None:
-            hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=2)
+        hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=2)
         hidden = self.norms[-1](hidden.mT).mT
         return self.readout(hidden.flatten(-2)), factor
 

@@ -1,1 +1,1 @@
-"""One module per figure; each has ``OUTPUT``, which the catalogue reads, and ``draw``."""
+"""Figures by what they show: each is a function below ``@output``, which the catalogue reads."""

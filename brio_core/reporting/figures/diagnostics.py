@@ -1,4 +1,4 @@
-"""The four diagnostics of the paper for a cohort: do agreeing sites mean stable predictions?"""
+"""The four diagnostics of the paper."""
 
 from functools import partial
 
@@ -8,29 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from brio_core.reporting import plotting
-from brio_core.reporting.catalogue import REFERENCE
-from brio_core.reporting.diagnostics import (
-    Diagnostics,
-    compared,
-    matched,
-    read_diagnostics,
-    sweep_mismatches,
-    sweep_runs,
-)
-from brio_core.reporting.given import Given
+from brio_core.reporting import diagnostics, plotting
+from brio_core.reporting.catalogue import REFERENCE, Given, output
 from brio_core.reporting.paired import MARGIN
 from brio_core.reporting.results import place_title
-from brio_core.reporting.tables.panels import relations
-
-OUTPUT = {
-    "files": ["diagnostics"],
-    "page": "diagnostics",
-    "title": "Site discrepancy, re-estimation, mismatches and retained factors",
-    "caption": "Agreement between source sites, change of predictions when FC is re-estimated, and "
-    "which factors carry predictions to unseen sites.",
-    "options": ["margin"],
-}
+from brio_core.reporting.tables.diagnostics import relations
 
 NOTE = (
     "(a) Small points are single runs (one method, held-out site and seed), large ones the mean of "
@@ -56,9 +38,20 @@ RANKINGS = {
 }
 
 
-def draw(given: Given) -> plotting.Drawing:
-    """Two rows of two panels for every cohort and protocol."""
-    found, datasets = read_diagnostics(given.files["diagnostics"]), given.datasets
+@output(
+    files=["diagnostics"],
+    page="diagnostics",
+    title="Site discrepancy, re-estimation, mismatches and retained factors",
+    caption="Agreement between source sites, change of predictions when FC is re-estimated, and "
+    "which factors carry predictions to unseen sites.",
+    options=["margin"],
+)
+def diagnostics_figure(given: Given) -> plotting.Drawing:
+    """The four diagnostics of the paper for a cohort: do agreeing sites mean stable predictions?
+
+    Two rows of two panels for every cohort and protocol.
+    """
+    found, datasets = diagnostics.read_diagnostics(given.files["diagnostics"]), given.datasets
     margin = given.entry.get("margin", MARGIN)
     many = len(found) > 1
     figure, axes = plotting.new_figure(plotting.PAGE, 0.3 + 4.6 * len(found), 2 * len(found), 2)
@@ -82,8 +75,8 @@ def draw(given: Given) -> plotting.Drawing:
     return plotting.Drawing(figure, "Four panels. " + " ".join(alt), note, words)
 
 
-def _scatter(axis: Axes, one: Diagnostics, words: dict[str, list[str]]) -> str:
-    runs = compared(one)
+def _scatter(axis: Axes, one: diagnostics.Diagnostics, words: dict[str, list[str]]) -> str:
+    runs = diagnostics.compared(one)
     means = runs.groupby("variant", sort=False)[[X, Y]].mean()
     named = _named(means, one)
     labels = []
@@ -115,7 +108,7 @@ def _scatter(axis: Axes, one: Diagnostics, words: dict[str, list[str]]) -> str:
     return f"{'; '.join(texts) or 'One method'}, over {len(runs)} runs."
 
 
-def _named(means: pd.DataFrame, one: Diagnostics) -> set[str]:
+def _named(means: pd.DataFrame, one: diagnostics.Diagnostics) -> set[str]:
     """BRIO, what it is without guidance, and the methods at the edges of the panel."""
     own = {REFERENCE, one.without_guidance().get(0.0)} & set(means.index)
     edges = [means[key].dropna() for key in (X, Y)]
@@ -138,8 +131,8 @@ def _axes(axis: Axes, shown: pd.DataFrame, room: float = 1.12) -> None:
     axis.set_ylabel(Y_NAME)
 
 
-def _sweep(axis: Axes, one: Diagnostics) -> str:
-    names, runs = sweep_runs(one)
+def _sweep(axis: Axes, one: diagnostics.Diagnostics) -> str:
+    names, runs = diagnostics.sweep_runs(one)
     steps = [name for name in names if name != REFERENCE]
     if not steps:
         return _nothing(axis, "BRIO w/o QG was not run")
@@ -147,7 +140,7 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
     mean, error = groups.mean(), groups.sem().fillna(0)
     colour = plotting.PART_COLOURS["QG"]
     axis.plot(mean.loc[steps, X], mean.loc[steps, Y], color=plotting.lighter(colour, 0.4), zorder=2)
-    chosen, labels = matched(one), []
+    chosen, labels = diagnostics.matched(one), []
     for variant, name in names.items():
         ink = plotting.GROUP_COLOURS["Ours"] if variant == REFERENCE else colour
         (x, y), (dx, dy) = mean.loc[variant], error.loc[variant]
@@ -165,11 +158,11 @@ def _sweep(axis: Axes, one: Diagnostics) -> str:
     return f"Mean discrepancy and variation w/o QG: {numbers}."
 
 
-def _mismatch(axis: Axes, one: Diagnostics, margin: float) -> str:
-    names, _ = sweep_runs(one)
+def _mismatch(axis: Axes, one: diagnostics.Diagnostics, margin: float) -> str:
+    names, _ = diagnostics.sweep_runs(one)
     if 0.0 not in one.without_guidance():
         return _nothing(axis, "BRIO w/o QG (λ = 0) was not run")
-    runs = sweep_mismatches(one, margin)
+    runs = diagnostics.sweep_mismatches(one, margin)
     rates = 100 * runs.groupby("variant", sort=False)[["total", "preserved"]].mean()
     # A variant that shares no fold and seed with the reference has no rate.
     names = {key: name for key, name in names.items() if key in rates.index}
@@ -194,7 +187,7 @@ def _mismatch(axis: Axes, one: Diagnostics, margin: float) -> str:
     return f"Total and AUC-preserved mismatch rates: {numbers}."
 
 
-def _retention(axis: Axes, one: Diagnostics) -> str:
+def _retention(axis: Axes, one: diagnostics.Diagnostics) -> str:
     rows = one.table("retention")
     rows = rows[rows["variant"] == REFERENCE]
     if rows.empty:

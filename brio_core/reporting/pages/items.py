@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from brio_core.reporting import results
 from brio_core.reporting.catalogue import SECTIONS
-from brio_core.reporting.pages.pictures import read_picture
-from brio_core.reporting.vectors import inline
+from brio_core.reporting.vectors import inline, read_picture
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 
@@ -153,8 +153,11 @@ def _downloads(path: Path, *kinds: str) -> dict[str, str]:
     for kind in kinds:
         file = path.with_suffix(f".{kind}")
         try:
-            data = base64.b64encode(file.read_bytes()).decode()
+            data = file.read_bytes()
         except OSError:
             raise BrioError(f"{file} does not exist; run again") from None
-        found[kind] = f"data:{KINDS[kind]};base64,{data}"
+        found[kind] = f"data:{KINDS[kind]};base64,{base64.b64encode(data).decode()}"
+        if kind == "csv":
+            # Numbers stay as they are in a URL, where base64 makes four bytes of three.
+            found[kind] = f"data:{KINDS[kind]};charset=utf-8,{quote(data, safe=',;:+()/')}"
     return found

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from brio_core.reporting.pages.pictures import read_picture
 from brio_core.reporting.pages.template import Call, nearest
 from brio_core.reporting.results import read_table
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, duration, p_text, percent
+from brio_core.reporting.vectors import read_picture
 from brio_core.reporting.writing import markdown, markdown_text
 from brio_core.system.files import read_json
 

@@ -12,11 +12,10 @@ import pandas as pd
 
 from brio_core.cohorts.subsets import DRAWN
 from brio_core.reporting import results
-from brio_core.reporting.pages.headline import headlines
+from brio_core.reporting.pages.answer import headlines, rankings, site_maps
 from brio_core.reporting.pages.items import read_figures, read_tables, sections
-from brio_core.reporting.pages.views import rankings, site_maps
 from brio_core.reporting.table import duration, plural
-from brio_core.reporting.tables.permuted import permuted_rows, verdict
+from brio_core.reporting.tables.results import permuted_rows, verdict
 from brio_core.reporting.tables.settings import read_yaml
 from brio_core.system.versions import ROOT
 

@@ -1,1 +1,1 @@
-"""One module per table; each has ``OUTPUT``, which the catalogue reads, and ``make``."""
+"""Tables by subject: each is a function below ``@output``, which the catalogue reads."""

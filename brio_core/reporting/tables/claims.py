@@ -1,5 +1,4 @@
-"""The paper's claims as a list: the quantity behind each, ours with its interval, and whether it
-holds."""
+"""The paper's claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,38 +8,12 @@ import pandas as pd
 
 from brio_core.evaluation.mismatch import discordance_rate
 from brio_core.evaluation.site_statistics import SIGNIFICANT, paired
+from brio_core.reporting import diagnostics, results
 from brio_core.reporting.blocks import part_of
-from brio_core.reporting.catalogue import REFERENCE
-from brio_core.reporting.diagnostics import (
-    Diagnostics,
-    compared,
-    read_diagnostics,
-    sweep_mismatches,
-    with_every_seed,
-)
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import REFERENCE, Given, output
 from brio_core.reporting.paired import MARGIN
-from brio_core.reporting.paper import paper_claims, paper_numbers
-from brio_core.reporting.results import (
-    EXTERNAL,
-    GROUPS,
-    PLACE,
-    REIMPLEMENTED,
-    cohort_title,
-    ordered,
-    read_sites,
-    read_summaries,
-)
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, number
-
-OUTPUT = {
-    "files": ["summaries", "sites", "diagnostics"],
-    "page": "paper",
-    "title": "The paper's claims",
-    "caption": "Each claim of the paper, the quantity behind it, and whether it holds here.",
-    "options": ["margin"],
-    "reads": ["config/paper/*.csv"],
-}
+from brio_core.reporting.tables.paper import paper_claims, paper_numbers
 
 COLUMNS = ("Claim", "Quantity", "Paper", "Ours", "Holds?")
 # Quantities of our costs by the paper's names of them.
@@ -68,27 +41,38 @@ BASELINES = (
 )
 
 
-def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """One row per cohort and claim."""
+@output(
+    files=["summaries", "sites", "diagnostics"],
+    page="paper",
+    title="The paper's claims",
+    caption="Each claim of the paper, the quantity behind it, and whether it holds here.",
+    options=["margin"],
+    reads=["config/paper/*.csv"],
+)
+def claims_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """The paper's claims: the quantity behind each, ours with its interval, whether it holds.
+
+    One row per cohort and claim.
+    """
     margin = given.entry.get("margin", MARGIN)
-    summaries = read_summaries(given.files["summaries"]).drop_duplicates(PLACE)
-    sites = read_sites(given.files["sites"]).drop_duplicates([*PLACE, "fold"])
+    summaries = results.read_summaries(given.files["summaries"]).drop_duplicates(results.PLACE)
+    sites = results.read_sites(given.files["sites"]).drop_duplicates([*results.PLACE, "fold"])
     diagnosed = {
         one.cohort: one
-        for one in read_diagnostics(given.files["diagnostics"])
+        for one in diagnostics.read_diagnostics(given.files["diagnostics"])
         if one.protocol == "loso"
     }
     rows = []
-    for cohort in ordered(summaries["cohort"]):
+    for cohort in results.ordered(summaries["cohort"]):
         own = summaries[summaries["cohort"] == cohort]
         evidence = Evidence(own, sites[sites["cohort"] == cohort], diagnosed.get(cohort), margin)
         for _, part in paper_claims().groupby(["section", "unit"], sort=False):
             rows += _decided(cohort, part, evidence)
     table = pd.DataFrame(rows)
     lines = []
-    for cohort in ordered(table["cohort"]):
+    for cohort in results.ordered(table["cohort"]):
         own = table[table["cohort"] == cohort]
-        lines.append(heading(f"{cohort_title(given.datasets, cohort)}: {_counts(own)}"))
+        lines.append(heading(f"{results.cohort_title(given.datasets, cohort)}: {_counts(own)}"))
         for section, part in own.groupby("section", sort=False):
             lines += [heading(section), *(Row(_cells(row)) for _, row in part.iterrows())]
     notes = (EXPLANATION.format(100 * margin), BASELINES)
@@ -101,7 +85,7 @@ class Evidence:
 
     summaries: pd.DataFrame
     sites: pd.DataFrame
-    diagnosed: Diagnostics | None
+    diagnosed: diagnostics.Diagnostics | None
     margin: float
 
     @cached_property
@@ -109,9 +93,13 @@ class Evidence:
         """Networks of the paper by group, without those that are reimplemented."""
         known = self.summaries[self.summaries["variant"] == self.summaries["method"]]
         known = known[
-            (known["device"] != EXTERNAL) & ~known["label"].str.contains(REIMPLEMENTED, regex=False)
+            (known["device"] != results.EXTERNAL)
+            & ~known["label"].str.contains(results.REIMPLEMENTED, regex=False)
         ]
-        return {one: ordered(known.loc[known["group"] == one, "variant"]) for one in GROUPS[:4]}
+        return {
+            one: results.ordered(known.loc[known["group"] == one, "variant"])
+            for one in results.GROUPS[:4]
+        }
 
     def frame(self, source: str, measure: str) -> pd.DataFrame:
         """The values that a claim is about; empty if they were not measured."""
@@ -126,7 +114,7 @@ class Evidence:
     def _diagnosed(self, source: str, measure: str) -> pd.DataFrame:
         one = self.diagnosed
         if source == "discordance":
-            by_fold = with_every_seed(one, compared(one)).groupby("fold")
+            by_fold = diagnostics.with_every_seed(one, diagnostics.compared(one)).groupby("fold")
             return pd.DataFrame(
                 {"discordant": {key: discordance_rate(part) for key, part in by_fold}}
             )
@@ -141,7 +129,7 @@ class Evidence:
             cut = rows[rows["fraction"] == float(measure)].groupby(["fold", "variant"])
             return (cut["test_auc"].mean() - folds["test_auc"].mean()).unstack()
         if source == "mismatch":
-            rows = sweep_mismatches(one, self.margin)
+            rows = diagnostics.sweep_mismatches(one, self.margin)
             return rows.astype({measure: float}).pivot_table(measure, "fold", "variant")
         return folds[measure].mean().unstack()
 

@@ -1,23 +1,26 @@
-"""Each method against one reference, and how much of the spread between sites is sampling."""
+"""Are methods different, and what is there beyond AUC?"""
 
 import math
 
+import numpy as np
 import pandas as pd
+from scipy.special import expit, logit
 
+from brio_core.evaluation.scores import score_folds, usable
 from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort
-from brio_core.reporting.given import Given
+from brio_core.reporting.catalogue import Given, output
 from brio_core.reporting.paired import HEADS, compared, difference_cells
-from brio_core.reporting.table import NONE, Cell, Table, percent, with_interval
-
-OUTPUT = {
-    "files": ["summaries", "sites"],
-    "page": "comparison",
-    "title": "Paired tests over sites",
-    "caption": "Each method against one reference at the same unseen sites, and how much sites of "
-    "these sizes differ by sampling alone.",
-    "options": ["reference", "margin"],
-}
+from brio_core.reporting.summary import by_variant
+from brio_core.reporting.table import (
+    NONE,
+    Cell,
+    Table,
+    percent,
+    with_interval,
+    with_sd,
+    with_spread,
+)
 
 # Columns of the summaries that a row repeats, by its own names.
 COPIED = {
@@ -37,14 +40,24 @@ SEEN = (
     " For sites seen in training, test folds take the place of sites; they share training "
     "subjects, so their p is too small."
 )
-COLUMNS = (
+COMPARISON_COLUMNS = (
     "Method", "AUC", "New site", "Pooled AUC", "Difference", *HEADS, "Better, worse", "SD",
     "SD by sampling",
 )  # fmt: skip
 
 
-def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """One row per cohort, protocol, score and variant; the table shows AUC.
+@output(
+    files=["summaries", "sites"],
+    page="comparison",
+    title="Paired tests over sites",
+    caption="Each method against one reference at the same unseen sites, and how much sites of "
+    "these sizes differ by sampling alone.",
+    options=["reference", "margin"],
+)
+def comparison_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """Each method against one reference, and how much of the spread between sites is sampling.
+
+    One row per cohort, protocol, score and variant; the table shows AUC.
 
     All are compared with the ``reference``, a variant.
     """
@@ -57,8 +70,8 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     shown = rows[rows["score"] == "auc"]
     has_seen = "id" in set(shown["protocol"])
     table = given.table(
-        COLUMNS,
-        by_cohort(shown, given, COLUMNS, _cells),
+        COMPARISON_COLUMNS,
+        by_cohort(shown, given, COMPARISON_COLUMNS, _comparison_cells),
         EXPLANATION + (SEEN if has_seen else ""),
         *notes,
         _spread(shown),
@@ -76,7 +89,7 @@ def _scored(summaries: pd.DataFrame, score: str) -> pd.DataFrame:
     return rows
 
 
-def _cells(own: pd.DataFrame) -> tuple[Cell, ...]:
+def _comparison_cells(own: pd.DataFrame) -> tuple[Cell, ...]:
     row = own.iloc[0]
 
     def interval(name: str) -> Cell:
@@ -102,3 +115,130 @@ def _spread(rows: pd.DataFrame) -> str:
         "show if the true AUC were the same at all of them, in brackets 95 % of simulations. A SD "
         f"inside is no evidence that sites differ; {int(inside.sum())} of {len(known)} are inside."
     )
+
+
+SHARES = {
+    "sensitivity": "Sensitivity",
+    "specificity": "Specificity",
+    "balanced_accuracy": "Balanced accuracy",
+}
+CALIBRATION = ("Brier score", "Calibration in the large", "Calibration slope")
+SPANS = (
+    ("", 1), ("At probability 0.5", 3), ("At the threshold", 3), ("As predicted", 3),
+    ("Recalibrated", 3),
+)  # fmt: skip
+SITE_COLUMNS = ("Method", *(*SHARES.values(),) * 2, *CALIBRATION * 2)
+
+
+@output(
+    files=["sites"],
+    page="comparison",
+    title="Beyond AUC",
+    caption="Sensitivity, specificity and calibration on unseen sites.",
+)
+def site_scores_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """Sensitivity, specificity and calibration: every site in the CSV, means over sites in print.
+
+    The long table, and mean ± standard deviation over sites.
+    """
+    sites = results.read_sites(given.files["sites"])
+    table = given.table(
+        SITE_COLUMNS,
+        by_cohort(sites, given, SITE_COLUMNS, _site_cells),
+        "Mean ± standard deviation over test folds (held-out sites); shares in %. Brier score: "
+        "0.25 is always saying 0.5. Calibration in the large: mean probability minus share of "
+        "class 1, best 0. Slope: median over sites, 1 is calibrated and less is overconfident. In "
+        "brackets: the number of sites with a slope; where the classes do not overlap there is "
+        "none.",
+        "Threshold: the logit with the best balanced accuracy of the fold's validation subjects. "
+        "Recalibration: a logistic regression of their labels on their logits. Where all source "
+        "sites train, both use fits without the subject's site. –: external predictions have no "
+        "validation subjects.",
+        spans=SPANS,
+    )
+    return sites, table
+
+
+def _site_cells(own: pd.DataFrame) -> list[Cell]:
+    return [
+        *_shares(own, ""),
+        *_shares(own, "_threshold"),
+        *_calibration(own, ""),
+        *_calibration(own, "_recalibrated"),
+    ]
+
+
+def _shares(own: pd.DataFrame, end: str) -> list[Cell]:
+    columns = (own[f"{name}{end}"] for name in SHARES)
+    return [with_sd(column.mean(), column.std(ddof=1)) for column in columns]
+
+
+def _calibration(own: pd.DataFrame, end: str) -> list[Cell]:
+    brier, level = own[f"brier{end}"], own[f"calibration_in_the_large{end}"]
+    slopes = own[f"calibration_slope{end}"].dropna()
+    slope = Cell(f"{slopes.median():.2f}", f"[{len(slopes)}]") if len(slopes) else Cell(NONE)
+    return [
+        with_spread(brier.mean(), brier.std(ddof=1), ".3f"),
+        with_spread(level.mean(), level.std(ddof=1), "+.3f"),
+        slope,
+    ]
+
+
+LIMITS = np.finfo(float)
+ENSEMBLES_COLUMNS = (
+    "Method", "Seeds", "AUC, one seed", "AUC, all seeds", "ACC, one seed", "ACC, all seeds",
+)  # fmt: skip
+
+
+@output(
+    files=["runs"],
+    page="comparison",
+    title="Several seeds together",
+    caption="What another seed would change, and what all seeds say together.",
+)
+def ensembles_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """What the seeds of a method say together: the mean of their probabilities.
+
+    One row per cohort, protocol and variant: single seeds, and all of them together.
+    """
+    runs = [results.read_run(folder) for folder in given.files["runs"]]
+    places = [(run.meta["cohort"], run.meta["protocol"]) for run in runs]
+    groups = [
+        [run for run, own in zip(runs, places) if own == place] for place in results.ordered(places)
+    ]
+    rows = []
+    for one in (variant for group in groups for variant in by_variant(group)):
+        single = [usable(score_folds(one.fold, one.label, logits)) for logits in one.logits]
+        row = {**{key: one.meta[key] for key in results.IDENTITY}, "seeds": len(one.logits)}
+        # Sure probabilities stay below one and above zero, so that their logits are finite.
+        mean = np.clip(expit(one.logits).mean(0), LIMITS.tiny, 1 - LIMITS.epsneg)
+        together = usable(score_folds(one.fold, one.label, logit(mean)))
+        several = len(one.logits) > 1
+        for score in results.SCORES:
+            means = [scores[score].mean() for scores in single]
+            row[f"{score}_single"] = float(np.mean(means))
+            row[f"{score}_single_sd"] = float(np.std(means, ddof=1)) if several else None
+            row[f"{score}_together"] = together[score].mean() if several else None
+        rows.append(row)
+    table = results.in_paper_order(pd.DataFrame(rows))
+    printed = given.table(
+        ENSEMBLES_COLUMNS,
+        # With single seeds there is nothing to say, and pages leave the table out.
+        by_cohort(table, given, ENSEMBLES_COLUMNS, _ensembles_cells)
+        if (table["seeds"] > 1).any()
+        else (),
+        "One seed: the mean over sites of one seed's score, then mean and standard deviation over "
+        "seeds, which is what another seed would change. All seeds: scores of the mean of their "
+        "probabilities. An ensemble needs one training per seed; compare it with other ensembles.",
+    )
+    return table, printed
+
+
+def _ensembles_cells(own: pd.DataFrame) -> list[Cell]:
+    row = own.iloc[0]
+    cells = [Cell(str(row["seeds"]))]
+    for score in results.SCORES:
+        mean, sd = row[f"{score}_single"], row[f"{score}_single_sd"]
+        cells.append(Cell(percent(mean)) if pd.isna(sd) else with_sd(mean, sd))
+        cells.append(Cell(percent(row[f"{score}_together"])))
+    return cells

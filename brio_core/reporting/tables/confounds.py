@@ -1,24 +1,30 @@
-"""AUC adjusted for age, sex, motion and scan length, and AUC of subgroups, on unseen sites."""
+"""What is left of an AUC without age, sex, motion and scan length."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from brio_core.evaluation.confounds import COVARIATES, FEWEST, Scored, adjust, subgroups, thirds
+from brio_core.cohorts import MATCHED
+from brio_core.cohorts.subsets import CALLIPER, FEWEST_PAIRS
+from brio_core.evaluation.confounds import (
+    COVARIATES,
+    FEWEST,
+    Scored,
+    adjust,
+    over_sites,
+    site_aucs,
+    subgroups,
+    thirds,
+)
+from brio_core.evaluation.intervals import interval_over_sites
+from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort
+from brio_core.reporting.catalogue import Given, output
 from brio_core.reporting.cohorts import read_profiles
-from brio_core.reporting.given import Given
-from brio_core.reporting.results import IDENTITY, cohort_title, in_paper_order, ordered, read_run
 from brio_core.reporting.summary import by_variant
 from brio_core.reporting.table import NONE, Cell, Table, number, plural, with_interval
-
-OUTPUT = {
-    "files": ["runs", "profiles"],
-    "page": "comparison",
-    "title": "Confounds",
-    "caption": "AUC adjusted for age, sex, motion and scan length, and AUC of subgroups.",
-}
 
 NAMES = {"age": "age", "male": "sex", "mean_fd": "motion", "frames": "scan length"}
 SUBGROUPS = {
@@ -26,13 +32,13 @@ SUBGROUPS = {
     "Thirds by age": {"young": "Youngest", "middle": "Middle", "old": "Oldest"},
     "Thirds by motion": {"low": "Lowest", "medium": "Middle", "high": "Highest"},
 }
-COLUMNS = ("Method", "AUC, same subjects", "Adjusted AUC", "Change", "Explained")
-ENDS = ("auc_mean", "auc_low", "auc_high")
+CONFOUNDS_COLUMNS = ("Method", "AUC, same subjects", "Adjusted AUC", "Change", "Explained")
+CONFOUNDS_ENDS = ("auc_mean", "auc_low", "auc_high")
 CHANGE = ("change", "change_low", "change_high")
 # A mean over fewer sites says nothing about the next.
 ENOUGH = 5
-NUMBERS = (*ENDS, "sites", "subjects", *CHANGE, "explained")
-EXPLAINED = (
+NUMBERS = (*CONFOUNDS_ENDS, "sites", "subjects", *CHANGE, "explained")
+CONFOUNDS_EXPLAINED = (
     "In %, the mean over test sites with Student's 95 % interval over sites. Adjusted AUC: that of "
     "Janes and Pepe (2009). A score is compared with what controls of the same covariates have, by "
     "a linear model of all controls with a mean per site. The first column is the AUC of the same "
@@ -42,40 +48,53 @@ EXPLAINED = (
 )
 
 
-def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """One row per variant and group of subjects: ``all``, ``adjusted``, and the subgroups."""
+@output(
+    files=["runs", "profiles"],
+    page="comparison",
+    title="Confounds",
+    caption="AUC adjusted for age, sex, motion and scan length, and AUC of subgroups.",
+)
+def confounds_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """AUC adjusted for age, sex, motion and scan length, and AUC of subgroups, on unseen sites.
+
+    One row per variant and group of subjects: ``all``, ``adjusted``, and the subgroups.
+    """
     profiles = read_profiles(given.files["profiles"])
-    runs = [read_run(folder) for folder in given.files["runs"]]
+    runs = [results.read_run(folder) for folder in given.files["runs"]]
     places = [(run.meta["cohort"], run.meta["protocol"]) for run in runs]
     found, notes = [], []
-    for place in ordered(places):
+    for place in results.ordered(places):
         own = [run for run, other in zip(runs, places) if other == place]
         people = profiles[place[0]].set_index("subject").reindex(own[0].test["subject"])
         covariates = {name: people[name].to_numpy(float) for name in COVARIATES}
         rows = [
-            {key: one.meta[key] for key in IDENTITY} | row
+            {key: one.meta[key] for key in results.IDENTITY} | row
             for one in by_variant(own)
             for row in _rows(Scored(one.fold, one.label, one.logits, covariates))
         ]
         if rows:
-            notes.append(_note(cohort_title(given.datasets, place[0]), rows, covariates))
+            notes.append(
+                _confounds_note(results.cohort_title(given.datasets, place[0]), rows, covariates)
+            )
             found += rows
-    rows = in_paper_order(pd.DataFrame(found, columns=[*IDENTITY, "group_of_subjects", *NUMBERS]))
+    rows = results.in_paper_order(
+        pd.DataFrame(found, columns=[*results.IDENTITY, "group_of_subjects", *NUMBERS])
+    )
     enough = set(rows.loc[rows["sites"] >= ENOUGH, "group_of_subjects"])
     shown = {
         heading: {name: title for name, title in names.items() if name in enough}
         for heading, names in SUBGROUPS.items()
     }
-    columns = [*COLUMNS, *(title for names in shown.values() for title in names.values())]
-    spans = (("", 1), ("Whole sites", len(COLUMNS) - 1))
+    columns = [*CONFOUNDS_COLUMNS, *(title for names in shown.values() for title in names.values())]
+    spans = (("", 1), ("Whole sites", len(CONFOUNDS_COLUMNS) - 1))
     spans += tuple((heading, len(names)) for heading, names in shown.items() if names)
 
     def cells(own: pd.DataFrame) -> list[Cell]:
-        return _cells(own, [name for names in shown.values() for name in names])
+        return _confounds_cells(own, [name for names in shown.values() for name in names])
 
     lines = by_cohort(rows, replace(given, planned={}), columns, cells)
     text = notes or ["No cohort has covariates that differ within its sites."]
-    return rows, given.table(columns, lines, EXPLAINED, *text, spans=spans)
+    return rows, given.table(columns, lines, CONFOUNDS_EXPLAINED, *text, spans=spans)
 
 
 def _rows(scored: Scored) -> list[dict]:
@@ -88,24 +107,28 @@ def _rows(scored: Scored) -> list[dict]:
     groups += [(word, group, {}) for _, word, group in subgroups(scored)]
     return [
         {"group_of_subjects": name, "sites": group.sites, "subjects": group.subjects}
-        | dict(zip(ENDS, group.auc))
+        | dict(zip(CONFOUNDS_ENDS, group.auc))
         | more
         for name, group, more in groups
     ]
 
 
-def _cells(own: pd.DataFrame, shown: list[str]) -> list[Cell]:
+def _confounds_cells(own: pd.DataFrame, shown: list[str]) -> list[Cell]:
     by_group = own.set_index("group_of_subjects")
     adjusted = by_group.loc["adjusted"]
-    cells = [with_interval(*by_group.loc[name, list(ENDS)]) for name in ("all", "adjusted")]
+    cells = [
+        with_interval(*by_group.loc[name, list(CONFOUNDS_ENDS)]) for name in ("all", "adjusted")
+    ]
     cells += [with_interval(*adjusted[list(CHANGE)])]
     cells += [Cell(number(100 * adjusted["explained"], ".1f"))]
     for row in (by_group.loc[name] for name in shown):
-        cells.append(with_interval(*row[list(ENDS)]) if row["sites"] >= ENOUGH else Cell(NONE))
+        cells.append(
+            with_interval(*row[list(CONFOUNDS_ENDS)]) if row["sites"] >= ENOUGH else Cell(NONE)
+        )
     return cells
 
 
-def _note(title: str, rows: list[dict], covariates: dict[str, np.ndarray]) -> str:
+def _confounds_note(title: str, rows: list[dict], covariates: dict[str, np.ndarray]) -> str:
     """Who counts; it is the same for all variants."""
     first = {row["group_of_subjects"]: row for row in reversed(rows)}
     adjusted = first["adjusted"]
@@ -126,3 +149,101 @@ def _note(title: str, rows: list[dict], covariates: dict[str, np.ndarray]) -> st
         f"{number(motion[0], '.2f')} and {number(motion[1], '.2f')} mm. "
         f"Subgroups: {'; '.join(counts) or 'none at enough sites'}."
     )
+
+
+# Who trains, and who is tested.
+KINDS = {
+    "all": "All, all tested", "tested": "All, pairs tested", "matched": "Pairs, pairs tested",
+}  # fmt: skip
+MATCHED_COLUMNS = ("Method", *KINDS.values(), "Change by testing pairs")
+MATCHED_ENDS = ("", "_low", "_high")
+MATCHED_EXPLAINED = (
+    "AUC in %, the mean over test sites with Student's 95 % interval over sites. Columns say who "
+    "trains and who is tested. The change has the same models and the same sites in both. Training "
+    "on pairs also means training on fewer subjects. Pairs differ by at most "
+    f"{CALLIPER:g} deviations of log mean FD; sites with fewer than {FEWEST_PAIRS} pairs are left "
+    "out of the last columns."
+)
+
+
+@output(files=["runs", "profiles"], page="comparison")
+def motion_matched_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """What is left of an AUC where patients and controls of a site moved alike.
+
+    One row per cohort and variant.
+    """
+    profiles = read_profiles(given.files["profiles"])
+    runs = [results.read_run(folder) for folder in given.files["runs"]]
+    rows, notes = [], []
+    for cohort in dict.fromkeys(run.meta["cohort"] for run in runs):
+        own = [run for run in runs if run.meta["cohort"] == cohort]
+        matched = [run for run in own if run.meta["protocol"] == MATCHED]
+        if not matched:
+            continue
+        subjects = matched[0].test["subject"].tolist()
+        whole = [run for run in own if run.meta["protocol"] != MATCHED]
+        tested = np.isin(whole[0].test["subject"], subjects) if whole else np.zeros(0, bool)
+        plain = _by_variant(whole)
+        for variant, (meta, pairs) in _by_variant(matched).items():
+            row = {key: meta[key] for key in results.IDENTITY} | {"protocol": "loso"}
+            rows.append(row | _scores(plain.get(variant), pairs, tested))
+        notes.append(
+            _matched_note(results.cohort_title(given.datasets, cohort), profiles[cohort], subjects)
+        )
+    table = results.in_paper_order(pd.DataFrame(rows))
+    lines = by_cohort(table, replace(given, planned={}), MATCHED_COLUMNS, _matched_cells)
+    return table, given.table(MATCHED_COLUMNS, lines, MATCHED_EXPLAINED, *notes)
+
+
+def _by_variant(runs: Sequence[results.Run]) -> dict[str, tuple[dict, Scored]]:
+    found = by_variant(list(runs)) if runs else []
+    return {
+        one.meta["variant"]: (one.meta, Scored(one.fold, one.label, one.logits, {}))
+        for one in found
+    }
+
+
+def _scores(plain: tuple[dict, Scored] | None, pairs: Scored, tested: np.ndarray) -> dict:
+    """AUC of every kind, and what testing pairs alone changes."""
+    kinds = {"matched": pairs}
+    if plain:
+        kinds |= {"all": plain[1], "tested": plain[1].of(tested)}
+    row, aucs = {}, {name: site_aucs(scored) for name, scored in kinds.items()}
+    for name, scored in kinds.items():
+        found = over_sites(scored, aucs[name])
+        row |= {f"{name}_auc{end}": value for end, value in zip(MATCHED_ENDS, found.auc)}
+        row |= {f"{name}_subjects": found.subjects, f"{name}_sites": found.sites}
+    if plain:
+        changes = [value - aucs["all"][site] for site, value in aucs["tested"].items()]
+        row |= {f"change{end}": one for end, one in zip(MATCHED_ENDS, interval_over_sites(changes))}
+    return row
+
+
+def _matched_cells(own: pd.DataFrame) -> list[Cell]:
+    row = own.iloc[0]
+    names = (*(f"{kind}_auc" for kind in KINDS), "change")
+    return [
+        with_interval(*(row.get(f"{name}{end}", np.nan) for end in MATCHED_ENDS)) for name in names
+    ]
+
+
+def _matched_note(title: str, people: pd.DataFrame, subjects: list[str]) -> str:
+    """How many pairs there are, and how far apart classes are before and after."""
+    pairs = people[people["subject"].isin(subjects)]
+    before, after = (_difference(part) for part in (people, pairs))
+    unknown = int((~(people["mean_fd"] > 0)).sum())
+    return (
+        f"{title}: {plural(len(pairs) // 2, 'pair')} of {plural(pairs['site'].nunique(), 'site')}, "
+        f"from {plural(len(people), 'subject')} of {plural(people['site'].nunique(), 'site')}; "
+        f"{unknown or 'none'} without mean FD. Patients minus controls within sites, in deviations "
+        f"of log mean FD: {number(before, '+.2f')} before, {number(after, '+.2f')} after."
+    )
+
+
+def _difference(people: pd.DataFrame) -> float:
+    """Patients minus controls in log mean FD within sites, in deviations within site and class."""
+    known = people[people["mean_fd"] > 0]
+    motion, place = np.log(known["mean_fd"]), [known["site"], known["label"]]
+    deviation = (motion - motion.groupby(place).transform("mean")).std()
+    means = motion.groupby(place).mean().unstack()
+    return float((means[1] - means[0]).mean() / deviation)

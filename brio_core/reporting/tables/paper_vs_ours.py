@@ -1,4 +1,4 @@
-"""Each number of the paper beside ours: difference, interval, and whether ours contains it."""
+"""The paper's numbers beside ours."""
 
 import math
 
@@ -6,20 +6,11 @@ import pandas as pd
 
 from brio_core.evaluation.intervals import deviation_over_sites
 from brio_core.evaluation.scores import Estimate
-from brio_core.reporting.catalogue import REFERENCE
+from brio_core.reporting.catalogue import REFERENCE, Given, output
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
-from brio_core.reporting.given import Given
-from brio_core.reporting.paper import paper_numbers
 from brio_core.reporting.results import PLACE, REIMPLEMENTED, cohort_title, ordered, read_variants
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, plural
-
-OUTPUT = {
-    "files": ["summaries", "block_lengths", "inclusion", "participants"],
-    "page": "paper",
-    "title": "The paper's numbers and ours",
-    "caption": "Difference, interval, and whether ours contains the paper's number.",
-    "reads": ["config/paper/*.csv"],
-}
+from brio_core.reporting.tables.paper import paper_numbers
 
 TITLES = {
     "loso": "Results on unseen sites",
@@ -40,8 +31,18 @@ NOTHING = Estimate(math.nan, math.nan, math.nan)
 LONG = 40
 
 
-def make(given: Given) -> tuple[pd.DataFrame, Table, Table]:
-    """The page and LaTeX leave out what was not run; Markdown lists every number."""
+@output(
+    files=["summaries", "block_lengths", "inclusion", "participants"],
+    page="paper",
+    title="The paper's numbers and ours",
+    caption="Difference, interval, and whether ours contains the paper's number.",
+    reads=["config/paper/*.csv"],
+)
+def paper_vs_ours_table(given: Given) -> tuple[pd.DataFrame, Table, Table]:
+    """Each number of the paper beside ours: difference, interval, and whether ours contains it.
+
+    The page and LaTeX leave out what was not run; Markdown lists every number.
+    """
     rows = compare(given)
     return rows, compared_table(rows, given, False), compared_table(rows, given, True)
 

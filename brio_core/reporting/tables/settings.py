@@ -1,4 +1,4 @@
-"""Choices that the paper leaves open: our values, and where to change them, from the YAML files."""
+"""Choices that the paper leaves open."""
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
@@ -8,21 +8,10 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from brio_core.reporting.catalogue import REFERENCE
-from brio_core.reporting.given import Given
-from brio_core.reporting.remarks import remarks
+from brio_core.reporting.catalogue import REFERENCE, Given, output, remarks
 from brio_core.reporting.table import Cell, Row, Table, heading
 from brio_core.system.errors import BrioError
 from brio_core.system.files import own_or_shipped
-
-OUTPUT = {
-    "files": ["config", "methods"],
-    "page": "settings",
-    "title": "Choices that the paper leaves open",
-    "caption": "What the paper does not state, our value in this run, and where to change it.",
-    "options": ["other_methods"],
-    "reads": ["workflow/schemas/*.yaml"],
-}
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMAS = ROOT / "workflow" / "schemas"
@@ -38,8 +27,19 @@ WITHOUT_KEY = (
 )
 
 
-def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """What concerns BRIO and all methods, or with ``other_methods`` all methods but BRIO."""
+@output(
+    files=["config", "methods"],
+    page="settings",
+    title="Choices that the paper leaves open",
+    caption="What the paper does not state, our value in this run, and where to change it.",
+    options=["other_methods"],
+    reads=["workflow/schemas/*.yaml"],
+)
+def settings_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """Choices that the paper leaves open: our values, and where to change them.
+
+    What concerns BRIO and all methods, or with ``other_methods`` all methods but BRIO.
+    """
     (config,) = given.files["config"]
     rows = open_choices(config, given.files["methods"])
     others = rows["concerns"] == "other methods"

@@ -1,21 +1,27 @@
-"""Each method against a variant of it: other hyperparameters, or several to choose from."""
+"""Variants of methods: hyperparameters, kinds of connectivity, block lengths."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
 
-from brio_core.reporting.blocks import by_cohort
+from brio_core.reporting import results
+from brio_core.reporting.blocks import by_cohort, part_of, scored
+from brio_core.reporting.catalogue import Given, output
 from brio_core.reporting.choices import choices, chosen_variants, differences
-from brio_core.reporting.given import Given
+from brio_core.reporting.cohorts import block_lengths, read_block_lengths
 from brio_core.reporting.paired import HEADS, compared, difference_cells
-from brio_core.reporting.results import PLACE, in_paper_order, read_meta, read_sites, read_variants
-from brio_core.reporting.table import NONE, NOT_RUN, Cell, Table, percent, points
-
-OUTPUT = {
-    "files": ["summaries", "sites", "runs"],
-    "page": "training",
-    "options": ["names", "margin"],
-}
+from brio_core.reporting.table import (
+    NONE,
+    NOT_RUN,
+    Cell,
+    Row,
+    Table,
+    heading,
+    number,
+    percent,
+    points,
+)
 
 SEARCHED = "searched"
 TEXTS = ("setting", "values", "folds_chosen", "shipped")
@@ -40,8 +46,15 @@ SEARCH_NOTE = (
 )
 
 
-def make(given: Given) -> tuple[pd.DataFrame, Table]:
-    """One row per cohort, protocol and method.
+@output(
+    files=["summaries", "sites", "runs"],
+    page="training",
+    options=["names", "margin"],
+)
+def variants_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """Each method against a variant of it: other hyperparameters, or several to choose from.
+
+    One row per cohort, protocol and method.
 
     ``names`` says what columns call a method itself and its variant; of the names ``one`` and
     ``searched``, runs with several tries have the latter. For both there are ``validation`` (AUC of
@@ -52,14 +65,14 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     ``status`` tells a variant that was planned and not run from one that does not exist.
     """
     names = given.entry.get("names", ["method", "variant"])
-    scores = read_variants(given.files["summaries"])["auc_mean"]
-    sites = read_sites(given.files["sites"])
-    by_fold = sites.groupby([*PLACE, "fold"])["auc"].first()
+    scores = results.read_variants(given.files["summaries"])["auc_mean"]
+    sites = results.read_sites(given.files["sites"])
+    by_fold = sites.groupby([*results.PLACE, "fold"])["auc"].first()
     planned = given.planned.get("variants", [])
     both = {one["method"] for one in planned if one["variant"] != one["method"]}
     found: dict[tuple, dict[str, list]] = {}
     for folder in given.files["runs"]:
-        meta = read_meta(folder)
+        meta = results.read_meta(folder)
         is_variant = meta["variant"] != meta["method"]
         if names[1] == SEARCHED:
             is_variant = len(meta.get("tries", ())) > 1
@@ -80,7 +93,7 @@ def make(given: Given) -> tuple[pd.DataFrame, Table]:
     table = pd.DataFrame(rows)
     table, notes = compared(table, sites, given, table["reference"], names[0])
     # One row is a method, whichever of its variants the difference is of.
-    table = _ranked(in_paper_order(table.assign(variant=table["method"])), names)
+    table = _ranked(results.in_paper_order(table.assign(variant=table["method"])), names)
     is_search = table["tries"].notna().any()
     printed = _table(table, given, names, is_search, notes)
     # Cross-selection does not cover the choice of a hyperparameter, so it prefers nothing there.
@@ -96,7 +109,7 @@ def _scores(trained: dict, names: list[str], scores: pd.Series, by_fold: pd.Seri
     folds, tested = {}, {}
     for name, runs in trained.items():
         folds[name] = pd.concat([one for _, one in runs])
-        place = tuple(runs[0][0][key] for key in PLACE)
+        place = tuple(runs[0][0][key] for key in results.PLACE)
         row[f"validation_{name}"] = folds[name]["validation_auc"].mean()
         row[f"crossed_{name}"] = folds[name]["validation_crossed"].mean()
         row[f"auc_{name}"], tested[name] = scores[place], by_fold[place]
@@ -193,3 +206,59 @@ def _table(
         spans=tuple(spans),
         left=tuple(index for index, head in enumerate(heads) if head in words),
     )
+
+
+SCALE = "block_length_scale"
+
+
+@output(
+    files=["summaries", "sites", "block_lengths"],
+    options=["reference", "margin"],
+)
+def block_lengths_table(given: Given) -> tuple[pd.DataFrame, Table]:
+    """BRIO with shorter and longer blocks: frames, seconds and scores, cohorts one below the other.
+
+    One row per cohort, protocol and planned variant; lengths are medians over folds.
+    """
+    lengths = read_block_lengths(given.files["block_lengths"])
+    index = results.read_variants(given.files["summaries"])
+    rows = []
+    for place in map(tuple, given.planned["pairs"]):
+        for one in given.planned["variants"]:
+            scale = float(one.get("change", {}).get(SCALE, 1.0))
+            row = {"status": NOT_RUN, **dict(zip(("cohort", "protocol"), place))}
+            row |= {"variant": one["variant"], "label": one["label"], "scale": scale}
+            if place in lengths:
+                frames, seconds = block_lengths(lengths[place], scale)
+                row |= {"frames": frames.median(), "frames_min": frames.min()}
+                row |= {"frames_max": frames.max(), "seconds": seconds.median()}
+            key = (*place, one["variant"])
+            if key in index.index:
+                scores = [f"{s}_{what}" for s in results.SCORES for what in ("mean", "sd")]
+                row |= {"status": "run", **{name: index.loc[key, name] for name in scores}}
+            rows.append(row)
+    sites = results.read_sites(given.files["sites"])
+    table, notes = compared(pd.DataFrame(rows), sites, given, name="the estimated length")
+    scores, lines = scored(table), []
+    for place in map(tuple, given.planned["pairs"]):
+        lines.append(heading(results.place_title(given.datasets, *place)))
+        lines += [Row(_block_cells(row, scores)) for _, row in part_of(table, *place).iterrows()]
+    printed = given.table(
+        ("Block length", "Frames", "Seconds", "AUC", "ACC", "Difference", *HEADS),
+        lines,
+        "Frames and seconds: median over folds, in brackets their range where folds differ. AUC "
+        "and ACC in %: mean ± standard deviation over held-out sites, each averaged over seeds "
+        "first. Bold: the highest of a cohort as printed.",
+        *notes,
+    )
+    return table, printed
+
+
+def _block_cells(row: pd.Series, scores: Callable[[pd.Series], list[Cell]]) -> tuple[Cell, ...]:
+    scale = Cell(f"{row['scale']:g} ×")
+    if row["status"] == NOT_RUN:
+        return scale, *[Cell(NOT_RUN)] * (5 + len(HEADS))
+    low, high = row["frames_min"], row["frames_max"]
+    span = "" if low == high else f"[{low:g}, {high:g}]"
+    seconds = Cell(number(row["seconds"], ".1f"))
+    return scale, Cell(f"{row['frames']:g}", span), seconds, *scores(row), *difference_cells(row)

@@ -14,14 +14,14 @@ beyond one. The virtual node of the reconstruction cancels in the high-pass filt
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from brio_core.connectivity.fisher_z import without_diagonal
-from brio_core.methods.brainood.virtual_gin import VirtualGin
-from brio_core.methods.hyperparameters import GradientHyperparameters, check_choice
-from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
+from brio_core.methods.hyperparameters import GradientHyperparameters
+from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import (
     bernoulli_divergence,
@@ -31,6 +31,7 @@ from brio_core.methods.layers.edge_masks import (
     pair_variance,
 )
 from brio_core.methods.layers.extractors import make_extractor
+from brio_core.methods.layers.norms import NodeNorm, norm_relu
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
 
@@ -38,6 +39,66 @@ FIRST_RATE, DROP = 0.9, 0.1
 # Streams of random numbers; pass r of the GIN takes the selector's stream and those of its layers
 # from PASSES + 10 r on.
 EXTRACTOR, ATTENTION, MASKS, RECONSTRUCTION, PASSES = 0, 1, 2, 10, 100
+
+
+class WideGin(nn.Module):
+    """``MLP(x_i + sum_j O_ij x_j)``, MLP = Linear - BatchNorm - ReLU - Linear, wider inside.
+
+    Neither Linear has a bias: a BatchNorm follows the second one as well.
+    """
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(before, 2 * after, bias=False)
+        self.norm = NodeNorm(2 * after)
+        self.second = nn.Linear(2 * after, after, bias=False)
+
+    def forward(self, hidden: Tensor, operator: Tensor, looped: bool = False) -> Tensor:
+        """``looped`` says that the operator's diagonal holds the node itself."""
+
+        def hear(values: Tensor) -> Tensor:
+            heard = operator @ values
+            return heard if looped else values + heard
+
+        # The sum over neighbours and the first Linear commute: the narrower comes first.
+        if self.first.in_features > self.first.out_features:
+            hidden = hear(self.first(hidden))
+        else:
+            hidden = self.first(hear(hidden))
+        return self.second(norm_relu(hidden, self.norm))
+
+
+class VirtualGin(nn.Module):
+    """WideGin - BatchNorm - ReLU - dropout, the shift, WideGin - BatchNorm - dropout.
+
+    Two layers read the virtual node once, before it was ever updated: it is a learnt shift of all
+    nodes between the layers. It starts as an embedding does, with normal numbers of deviation 1.
+    """
+
+    def __init__(self, before: int, hidden: int, rate: float, virtual: bool = True) -> None:
+        super().__init__()
+        self.rate = rate
+        self.first = WideGin(before, hidden)
+        self.first_norm = NodeNorm(hidden)
+        self.virtual = nn.Parameter(torch.randn(hidden)) if virtual else None
+        self.second = WideGin(hidden, hidden)
+        self.second_norm = NodeNorm(hidden)
+
+    def forward(
+        self, nodes: Tensor, operator: Tensor, key: Tensor | None, stream: int, looped: bool = False
+    ) -> Tensor:
+        """Nodes (B, P, d) to (B, P, hidden) over ``operator`` (B, P, P).
+
+        A node hears itself in addition, unless ``looped`` says that the operator's diagonal
+        sees to that: with large graphs this saves passes over the nodes, each way.
+        With a key units are dropped, by the random numbers of ``stream`` and the one after it.
+        """
+        hidden = self.first(nodes, operator, looped)
+        hidden = norm_relu(hidden, self.first_norm, self.rate, key, stream)
+        if self.virtual is not None:
+            hidden = hidden + self.virtual
+        hidden = self.second(hidden, operator, looped)
+        return norm_relu(hidden, self.second_norm, self.rate, key, stream + 1, relu=False)
 
 
 @dataclass(frozen=True)
@@ -60,8 +121,8 @@ class BrainOodHyperparameters(GradientHyperparameters):
     extractor_hidden: tuple[int, ...]
     extractor_dropout: float
     rounds: int
-    high_pass: str
-    absent_edges: str
+    high_pass: Literal["mean", "sum"]
+    absent_edges: Literal["skip", "zero"]
     density: float
     lambda_information: float
     final_rate: float
@@ -72,13 +133,8 @@ class BrainOodHyperparameters(GradientHyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("high_pass", self.high_pass, ("mean", "sum"))
-        check_choice("absent_edges", self.absent_edges, ("skip", "zero"))
         if not 0 < self.final_rate <= FIRST_RATE:
             raise BrioError(f"final_rate is {self.final_rate}, but must be in (0, {FIRST_RATE}]")
-        for key in ("rounds", "decay_epochs"):
-            if getattr(self, key) < 1:
-                raise BrioError(f"{key} is {getattr(self, key)}, but must be at least 1")
 
     def rate(self, epoch: int) -> float:
         """r in an epoch (from 1)."""
@@ -95,8 +151,7 @@ class FeatureSelector(nn.Module):
 
     def forward(self, key: Tensor | None, stream: int) -> Tensor:
         """The mask (P, P); with a key, some entries are dropped."""
-        mask = (self.embedding @ self.embedding.T).sigmoid()
-        return mask if key is None else dropout(mask, self.rate, key, stream)
+        return dropout((self.embedding @ self.embedding.T).sigmoid(), self.rate, key, stream)
 
 
 class BrainOod(GradientMethod):
@@ -130,7 +185,7 @@ class BrainOod(GradientMethod):
         mask = edges.mask
         looped = mask + self._identity(mask)
         nodes, selection = self.encode(features, looped, key, 0, looped=True)
-        scores = self.edge_logits(nodes, edges, mask, key)
+        scores = self.extractor(nodes, edges, mask, key, EXTRACTOR)
         # Each direction has its own noise.
         attention = concrete(scores, logistic_noise(key, tuple(scores.shape), ATTENTION))
         pooled = self.subgraphs(features, edges, attention.mean(-2), key)
@@ -160,11 +215,8 @@ class BrainOod(GradientMethod):
     @classmethod
     def phase(cls, hyperparameters: BrainOodHyperparameters, epoch: int) -> str:
         """The rate of the epoch, as text, where the loss asks for it."""
-        return (
-            f"{hyperparameters.rate(epoch):.6g}"
-            if hyperparameters.lambda_information > 0
-            else "train"
-        )
+        asked = hyperparameters.lambda_information > 0
+        return f"{hyperparameters.rate(epoch):.6g}" if asked else TRAIN
 
     def encode(
         self,
@@ -183,17 +235,11 @@ class BrainOod(GradientMethod):
         nodes = features["nodes"] * selection
         return self.encoder(nodes, adjacency, key, stream + 1, looped), selection
 
-    def edge_logits(
-        self, nodes: Tensor, edges: EdgeLists, mask: Tensor, key: Tensor | None
-    ) -> Tensor:
-        """Logits of both directions of every edge, (B, 2, E)."""
-        return self.extractor(nodes, edges, mask, key, EXTRACTOR)
-
     def chance(self, features: Features) -> Tensor:
         """The chance of every edge to be drawn, (B, E), without any noise."""
         edges = EdgeLists.of(features)
         nodes, _ = self.encode(features, edges.mask, None, 0)
-        return self.edge_logits(nodes, edges, edges.mask, None).sigmoid().mean(-2)
+        return self.extractor(nodes, edges, edges.mask, None, EXTRACTOR).sigmoid().mean(-2)
 
     def subgraphs(
         self, features: Features, edges: EdgeLists, chance: Tensor, key: Tensor
@@ -214,23 +260,20 @@ class BrainOod(GradientMethod):
         self, features: Features, nodes: Tensor, mask: Tensor, selection: Tensor, key: Tensor
     ) -> Tensor:
         """Mean squared error of selected FC off the diagonal, from the nodes of the first pass."""
-        operator = self.high_pass(mask, looped=True)
-        decoded = self.decoder(nodes, operator, key, RECONSTRUCTION, looped=True)
+        decoded = self.decoder(nodes, self.high_pass(mask), key, RECONSTRUCTION, looped=True)
         error = (decoded @ decoded.mT).tanh() - features["nodes"].tanh()
         # Subjects are summed first: they share the selection.
         error = without_diagonal(error.square().sum(0) * selection.square())
         return error.sum() / (len(nodes) * self.n_rois * (self.n_rois - 1))
 
-    def high_pass(self, mask: Tensor, looped: bool = False) -> Tensor:
-        """What is added to a node: minus the mean of its neighbours, or minus their sum and itself.
+    def high_pass(self, mask: Tensor) -> Tensor:
+        """A node minus the mean of its neighbours, or minus their sum and itself.
 
-        Every node has neighbours, because it selects its strongest edges. With ``looped`` the node
-        is on the diagonal already.
+        Every node has neighbours, because it selects its strongest edges.
         """
         mean = self.hyperparameters.high_pass == "mean"
         weight = -1 / mask.sum(-1, keepdim=True) if mean else -mask.new_ones(1, 1)
-        own = (1.0 if looped else 0.0) - (0.0 if mean else 1.0)
-        return torch.addcmul(own * self._identity(mask), mask, weight)
+        return torch.addcmul(float(mean) * self._identity(mask), mask, weight)
 
     def _identity(self, like: Tensor) -> Tensor:
         return torch.eye(self.n_rois, dtype=like.dtype, device=like.device)

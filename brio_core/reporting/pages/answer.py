@@ -1,26 +1,23 @@
-"""The result in plain sentences, made from numbers; whoever wins is named."""
+"""What the page says first: the result in plain sentences, methods ranked, sites by methods."""
 
-from typing import NamedTuple
+import math
+from types import SimpleNamespace as Namespace
 
 import pandas as pd
 
 from brio_core.evaluation.site_statistics import SIGNIFICANT, holm, signed_rank, smallest_p
+from brio_core.reporting import results
 from brio_core.reporting.catalogue import REFERENCE
 from brio_core.reporting.results import PLACE, cohort_title
-from brio_core.reporting.table import p_text, percent, plural, with_interval
+from brio_core.reporting.table import NONE, auc_cell, auc_text, listed, p_text, percent, plural
 
 CHANCE = 0.5
+# Shares of colour, at which the text keeps its contrast in light and dark pages.
+STRONGEST = 0.55
+ABOVE, BELOW = "0, 114, 178", "213, 94, 0"
 
 
-class Answer(NamedTuple):
-    """What the results on unseen sites of a cohort say, by question."""
-
-    cohort: str
-    title: str
-    lines: dict[str, str]
-
-
-def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[Answer]:
+def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[Namespace]:
     """One answer per cohort with results on unseen sites.
 
     ``sites`` has the AUC of every variant at every site, for the paired test.
@@ -30,10 +27,10 @@ def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> l
     sites = sites.drop_duplicates([*PLACE, "fold"])
     unseen = rows[(rows["protocol"] == "loso") & rows["auc_mean"].notna()]
     return [
-        Answer(
-            cohort,
-            cohort_title(datasets, cohort),
-            _lines(
+        Namespace(
+            cohort=cohort,
+            title=cohort_title(datasets, cohort),
+            lines=_lines(
                 unseen[unseen["cohort"] == cohort],
                 rows[(rows["cohort"] == cohort) & (rows["protocol"] == "id")],
                 sites[(sites["cohort"] == cohort) & (sites["protocol"] == "loso")],
@@ -61,7 +58,7 @@ def _lines(unseen: pd.DataFrame, seen: pd.DataFrame, sites: pd.DataFrame) -> dic
     again = seen[seen["variant"] == hero["variant"]]
     if len(again):
         lines["And on known sites?"] = (
-            f"On sites seen in training {hero['label']} reaches {_interval(again.iloc[0])}."
+            f"On sites seen in training {hero['label']} reaches {auc_text(again.iloc[0])}."
         )
     return lines
 
@@ -70,11 +67,11 @@ def _best(ranked: pd.DataFrame, hero: pd.Series) -> str:
     """The highest, then the reference, the best linear model and the best of the others."""
     first = ranked.iloc[0]
     parts = [
-        f"{first['label']} reaches an AUC of {_interval(first)} % as the mean over "
+        f"{first['label']} reaches an AUC of {auc_text(first)} % as the mean over "
         f"{plural(int(first['sites']), 'site')} ({plural(int(first['subjects']), 'subject')})"
     ]
     if hero["variant"] != first["variant"]:
-        parts.append(f"{hero['label']} reaches {_interval(hero)}")
+        parts.append(f"{hero['label']} reaches {auc_text(hero)}")
     rest = ranked[ranked["variant"] != hero["variant"]]
     is_linear = rest["group"] == "Linear"
     for rivals, kind in ((rest[is_linear], "linear models"), (rest[~is_linear], "other methods")):
@@ -82,7 +79,7 @@ def _best(ranked: pd.DataFrame, hero: pd.Series) -> str:
             best = rivals.iloc[0]
             several = f"the best of {len(rivals)} {kind}, {best['label']},"
             parts.append(
-                f"{several if len(rivals) > 1 else best['label']} reaches {_interval(best)}"
+                f"{several if len(rivals) > 1 else best['label']} reaches {auc_text(best)}"
             )
     return "; ".join(parts) + "."
 
@@ -125,14 +122,67 @@ def _chance(ranked: pd.DataFrame) -> str:
     ):
         if labels:
             of = "interval" if len(labels) == 1 else "intervals"
-            sentences.append(f"The {of} of {_names(labels)} {text} (50).")
+            sentences.append(f"The {of} of {listed(labels)} {text} (50).")
     return " ".join(sentences)
 
 
-def _interval(row: pd.Series) -> str:
-    cell = with_interval(*(row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high")))
-    return f"{cell.text} {cell.extra}"
+def rankings(summaries: pd.DataFrame, datasets: dict) -> list[Namespace]:
+    """One per cohort and protocol; variants of methods and drawn labels are left out."""
+    rows = summaries[summaries["variant"] == summaries["method"]].drop_duplicates(results.PLACE)
+    rows = rows[rows["auc_mean"].notna() & rows["protocol"].isin(list(results.PROTOCOLS))]
+    found = []
+    for (cohort, protocol), own in rows.groupby(["cohort", "protocol"], sort=False):
+        own = own.sort_values("auc_mean", ascending=False, kind="stable")
+        ends = pd.concat([own["auc_mean"], own["auc_sites_low"], own["auc_sites_high"]]).dropna()
+        low = min(0.4, math.floor(10 * ends.min()) / 10)
+        high = min(1.0, max(0.6, math.ceil(10 * ends.max()) / 10))
+        bars = []
+        for _, row in own.iterrows():
+            numbers = [row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high")]
+            cell = auc_cell(row)
+            places = [(numbers[0] if math.isnan(one) else one) - low for one in numbers]
+            places = [100 * min(max(one / (high - low), 0), 1) for one in places]
+            is_ours = row["variant"] == REFERENCE
+            named = dict(zip(("mean", "low", "high"), places))
+            bars.append(Namespace(label=row["label"], auc=cell, ours=is_ours, **named))
+        title = results.place_title(datasets, cohort, protocol)
+        chance = 100 * (CHANCE - low) / (high - low)
+        ends = (f"{100 * low:.0f}", f"{100 * high:.0f}")
+        words = {"title": title, "bars": bars, "chance": chance, "ends": ends}
+        found.append(Namespace(cohort=cohort, protocol=protocol, **words))
+    # Unseen sites first, which is what the page is about.
+    return sorted(found, key=lambda one: list(results.PROTOCOLS).index(one.protocol))
 
 
-def _names(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def site_maps(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[Namespace]:
+    """One per cohort that was tested on unseen sites."""
+    sites = sites[(sites["protocol"] == "loso") & (sites["variant"] == sites["method"])]
+    sites = sites.drop_duplicates([*results.PLACE, "fold"])
+    means = summaries[summaries["protocol"] == "loso"].drop_duplicates(results.PLACE)
+    found = []
+    for cohort, own in sites.groupby("cohort", sort=False):
+        order = means[means["cohort"] == cohort].set_index("variant")["auc_mean"]
+        order = order.sort_values(ascending=False, kind="stable")
+        labels = own.drop_duplicates("variant").set_index("variant")["label"]
+        methods = [variant for variant in order.index if variant in labels.index]
+        cells = own.set_index(["fold", "variant"])
+        worst = own.groupby("fold")["auc"].mean().sort_values(kind="stable")
+        rows = []
+        for site, mean in worst.items():
+            here = cells.loc[site]
+            marks = [_mark(here, variant, site, labels[variant]) for variant in methods]
+            rows.append((site, f"{int(here['n'].iloc[0])}", percent(mean), marks))
+        title = results.place_title(datasets, cohort, "loso")
+        names = [labels[one] for one in methods]
+        found.append(Namespace(cohort=cohort, title=title, methods=names, rows=rows))
+    return found
+
+
+def _mark(here: pd.DataFrame, variant: str, site: str, label: str) -> Namespace:
+    if variant not in here.index or math.isnan(here.loc[variant, "auc"]):
+        return Namespace(text=NONE, colour="transparent", words=f"{site}, {label}: no AUC")
+    row = here.loc[variant]
+    share = STRONGEST * min(1, abs(row["auc"] - CHANCE) / CHANCE)
+    colour = f"rgba({ABOVE if row['auc'] >= CHANCE else BELOW}, {share:.2f})"
+    words = f"{label}, {results.site_words(row.to_dict() | {'fold': site})}"
+    return Namespace(text=f"{100 * row['auc']:.0f}", colour=colour, words=words)

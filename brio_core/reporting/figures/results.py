@@ -1,4 +1,4 @@
-"""AUC of every test fold and its mean with an interval, per method, protocol and cohort."""
+"""Methods and BRIO's ablations by their scores."""
 
 from itertools import pairwise
 from types import SimpleNamespace as Namespace
@@ -10,16 +10,8 @@ from matplotlib.lines import Line2D
 
 from brio_core.reporting import plotting, results
 from brio_core.reporting.blocks import part_of
-from brio_core.reporting.given import Given
-from brio_core.reporting.table import percent, plural, with_interval
-
-OUTPUT = {
-    "files": ["summaries", "sites"],
-    "title": "AUC by method and test fold",
-    "caption": "Every test fold, and the mean over folds with its 95 % interval.",
-    "options": ["column"],
-}
-
+from brio_core.reporting.catalogue import Given, output
+from brio_core.reporting.table import auc_text, percent, plural
 
 # Sizes in a figure of one or two columns of panels, which has room for numbers, or of more, or of a
 # column of a journal.
@@ -28,8 +20,17 @@ DENSE = Namespace(numbers=False, row=0.19, point=(2.5, 5), mean=("|", 5.0), bar=
 NARROW = Namespace(numbers=False, row=0.21, point=(4, 11), mean=("D", 4.5), bar=1.6, title=8.0)
 
 
-def draw(given: Given) -> plotting.Drawing:
-    """Panels are protocols by cohorts; a single cohort has its protocols side by side."""
+@output(
+    files=["summaries", "sites"],
+    title="AUC by method and test fold",
+    caption="Every test fold, and the mean over folds with its 95 % interval.",
+    options=["column"],
+)
+def auc_by_site_figure(given: Given) -> plotting.Drawing:
+    """AUC of every test fold and its mean with an interval, per method, protocol and cohort.
+
+    Panels are protocols by cohorts; a single cohort has its protocols side by side.
+    """
     rows = results.read_summaries(given.files["summaries"])
     folds = results.read_sites(given.files["sites"])
     datasets = given.datasets
@@ -160,8 +161,7 @@ def _panel(
             **edge,
         )  # fmt: skip
         if style.numbers:
-            cell = with_interval(mean, *ends)
-            text = "no AUC" if np.isnan(mean) else f"{cell.text} {cell.extra}"
+            text = "no AUC" if np.isnan(mean) else auc_text(row)
             right = {"xycoords": ("axes fraction", "data"), "fontsize": 7}
             plotting.beside(axis, text, (1.0, y + 0.15), (7, -3), **right)
     return words
@@ -174,3 +174,72 @@ def _offsets(x: np.ndarray, dodge: bool) -> np.ndarray:
         row = (row + 1) % 3 if x[i] - x[i - 1] < 0.022 else 0
         offsets[i] += 0.15 * row
     return offsets
+
+
+SCORES = {"auc": "AUC", "acc": "Accuracy"}
+# Bars rise from chance, so that their lengths can be compared.
+CHANCE = 0.5
+
+
+@output(
+    files=["summaries", "runs"],
+    title="BRIO without one of its parts",
+    caption="AUC and accuracy on unseen sites, with 95 % intervals.",
+)
+def ablations_figure(given: Given) -> plotting.Drawing:
+    """BRIO and what is left of it without one of its parts: bars of AUC and accuracy.
+
+    A panel for AUC and one for accuracy; variants of a cohort stand side by side.
+    """
+    rows = results.read_summaries(given.files["summaries"])
+    hyperparameters = results.read_hyperparameters(given.files["runs"])
+    # BRIO stands first, then what is left without its parts, as in the table.
+    parts = ["none", *plotting.PART_COLOURS]
+    place_of = {name: parts.index(one["without"]) for name, one in hyperparameters.items()}
+    variants = sorted(results.ordered(rows["variant"]), key=place_of.__getitem__)
+    cohorts = results.ordered(rows["cohort"])
+    titles = {one: results.cohort_title(given.datasets, one) for one in cohorts}
+    single = len(cohorts) == 1
+    shape = (1, 2) if single else (2, 1)
+    figure, axes = plotting.new_figure(plotting.PAGE, 2.4 if single else 4.2, *shape)
+    for axis, (score, name) in zip(axes.flat, SCORES.items()):
+        for number, variant in enumerate(variants):
+            own = rows[rows["variant"] == variant].set_index("cohort").reindex(cohorts)
+            place = np.arange(len(cohorts)) + 0.16 * (number - (len(variants) - 1) / 2)
+            _bars(axis, place, own, score, hyperparameters[variant])
+        axis.axhline(CHANCE, color=plotting.FAINT, linewidth=0.9)
+        axis.set_xticks(range(len(cohorts)), list(titles.values()))
+        axis.tick_params(axis="x", length=0, pad=12)  # the numbers stand between
+        axis.set_xlim(-0.55, len(cohorts) - 0.45)
+        axis.set_ylabel(f"{name} (%)")
+        plotting.in_percent(axis.yaxis)
+        axis.grid(axis="y")
+    plotting.legend_below(figure, axes.flat[0])
+    numbers = "; ".join(
+        f"{row['label']}, {titles[row['cohort']]}: "
+        f"{percent(row['auc_mean'])} and {percent(row['acc_mean'])}"
+        for _, row in rows.iterrows()
+    )
+    return plotting.Drawing(
+        figure,
+        f"Bar charts. Mean AUC and accuracy: {numbers}.",
+        "Bars show the mean over held-out sites in percent and rise from chance; the number is the "
+        "mean. Error bars are 95 % intervals of the mean over sites. The table has the paired "
+        "tests between variants. RS: re-estimation support, TR: task relevance, SM: strength "
+        "modulation, SF: support in the factor weights.",
+    )
+
+
+def _bars(axis: Axes, place: np.ndarray, rows: pd.DataFrame, score: str, hyperparameters: dict):
+    group, label = (rows[name].dropna().iloc[0] for name in ("group", "label"))
+    mean = rows[f"{score}_mean"].to_numpy()
+    axis.bar(
+        place, mean - CHANCE, 0.145, bottom=CHANCE, label=label,
+        color=plotting.variant_colour(group, hyperparameters),
+        yerr=plotting.error_bars(rows, score), ecolor=plotting.INK, error_kw={"elinewidth": 0.8},
+    )  # fmt: skip
+    for x, value in zip(place, mean):
+        if np.isfinite(value):
+            # Below the axis of chance, where neither a bar nor its interval is.
+            style = {"ha": "center", "va": "top", "fontsize": 6.5, "annotation_clip": False}
+            plotting.beside(axis, percent(value), (x, CHANCE), (0, -3), **style)

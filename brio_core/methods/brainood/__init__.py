@@ -1,1 +1,0 @@
-"""BrainOOD: Xu et al., Out-of-distribution Generalizable Brain Network Analysis, 2025."""
