@@ -48,6 +48,7 @@ def exact_arithmetic(wanted: str, trial: Trial) -> Iterator[torch.device]:
     exact = torch.get_deterministic_debug_mode()
     products = torch.get_float32_matmul_precision()
     filled = torch.utils.deterministic.fill_uninitialized_memory
+    one_dnn = torch.backends.mkldnn.enabled
     make_deterministic(device, getattr(trial.hyperparameters, "precision", "float32"))
     try:
         yield device
@@ -55,6 +56,7 @@ def exact_arithmetic(wanted: str, trial: Trial) -> Iterator[torch.device]:
         torch.set_deterministic_debug_mode(exact)
         torch.set_float32_matmul_precision(products)
         torch.utils.deterministic.fill_uninitialized_memory = filled
+        torch.backends.mkldnn.enabled = one_dnn
 
 
 def fit_folds(

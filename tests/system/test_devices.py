@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from brio_core.system.randomness import (
     uniform_at,
 )
 from brio_core.system.seeds import derive_seed, numpy_generator
+from brio_core.training.in_memory import exact_arithmetic
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = """
@@ -108,6 +110,17 @@ def test_deterministic_kernels_cost_no_import(monkeypatch):
         assert not torch.is_deterministic_algorithms_warn_only_enabled()
     finally:
         torch.set_deterministic_debug_mode(before)
+
+
+@pytest.mark.parametrize(("machine", "wanted"), [("aarch64", False), ("x86_64", True)])
+def test_one_dnn_is_left_out_on_arm(monkeypatch, machine, wanted):
+    """Its products with a transposed factor take a hundred times as long there."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    trial = SimpleNamespace(hyperparameters=None)
+    torch.backends.mkldnn.enabled = True
+    with exact_arithmetic("cpu", trial):
+        assert torch.backends.mkldnn.enabled is wanted
+    assert torch.backends.mkldnn.enabled
 
 
 def hashed(value: int) -> int:
