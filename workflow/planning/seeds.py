@@ -19,7 +19,6 @@ from workflow.planning.records import Unrecorded
 from workflow.planning.runs import experiment_runs
 from workflow.planning.sources import has_gpu
 
-FILES = ("meta.json", "predictions.csv", "history.csv", "models.pt")
 # More in one job would make a name that no disk takes.
 MOST = 20
 
@@ -144,8 +143,9 @@ class Trained(SeedsTogether):
         Models may be missing; where they are wanted a rule asks for them.
         """
         folder = self._paths.run(run)
-        there = [os.path.exists(f"{folder}/{name}") for name in FILES]
-        self._unrecorded.lost(folder, *FILES[1:-1])
+        names = map(os.path.basename, self._rule.output)
+        there = [os.path.exists(f"{folder}/{name}") for name in names]
+        self._unrecorded.lost(folder, "predictions.csv", "history.csv")
         return self._unrecorded.train(run), *there, *self._recorded(f"{folder}/meta.json")
 
 
