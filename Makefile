@@ -45,7 +45,7 @@ test: $(READY) ## run the tests that take less than a minute each
 test-long: $(READY) ## run the whole demo, kill programs, fill disks, feed thousands of broken inputs
 	@$(IN_VENV) OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m "slow or faults or fuzz"
 
-soak: $(READY) ## kills, random inputs and short runs with faults, for hours (PARTS="0 1", PROCESSES=16)
+soak: $(READY) ## kills, random inputs and short runs with faults, by the hundred (PARTS="0 1", PROCESSES=16)
 	@mkdir -p .soak
 	@$(IN_VENV); export OMP_NUM_THREADS=1; for part in $(PARTS); do \
 	    BRIO_SOAK=$$part python -m pytest -n $(PROCESSES) --dist worksteal tests/faults/test_soak.py \
