@@ -52,6 +52,7 @@ def test_what_changed_is_read_again_and_what_came_out_equal_retrains_nothing(min
     assert "Nothing to be done" in mine.snakemake("--cores", "2").stdout, "its content is the same"
     scan.touch()
     assert {"extract", "train"} <= {job[0] for job in mine.plan()}, "a plan expects the worst"
+    assert "1 stay if their scans turn out to be the same" in mine.snakemake("-n").stdout
     done = jobs(mine.snakemake("--cores", "2"))
     assert {"candidates", "extract", "assemble"} <= set(done)
     assert not {"connect", "split", "blocklength", "train"} & set(done)

@@ -232,6 +232,10 @@ def _print_costs(workflow, configuration: Configuration, folder: Path) -> None:
     runs = [(run.cohort, configuration.variants[run.variant][0]) for run in _trained(jobs)]
     with chdir(folder):
         print("\n".join(_costs(len(jobs), planned, runs, Path(configuration.paths.results))))
+        folders = [Path(configuration.paths.run(run)) for run in _trained(jobs)]
+        finished = sum((folder / "meta.json").exists() for folder in folders)
+        if finished and any(job.rule.name == "extract" for job in jobs):
+            print(f"  finished runs   {finished:,} stay if their scans turn out to be the same")
         for problem in (*_idle_overrides(configuration), *_problems(workflow, configuration)):
             print(f"\nwarning: {problem}")
 
