@@ -3,6 +3,7 @@
 import csv
 import gzip
 import re
+import warnings
 import zlib
 from collections.abc import Iterator
 from glob import escape
@@ -124,12 +125,14 @@ def _read_text(path: Path, usual: str) -> tuple[np.ndarray, tuple[str, ...]]:
         _check_size(path)
         separator = _separator(path, usual)
         skipped, names = _header(path, separator)
-        table = pd.read_csv(
-            path, sep=separator, header=None, skiprows=skipped, encoding="utf-8-sig",
-            keep_default_na=False, na_values=list(_MISSING_NUMBERS),
-            compression="gzip" if path.suffix.lower() == ".gz" else None,
-        )  # fmt: skip
-        values = table.to_numpy(np.float64, copy=True)
+        values = _plain_numbers(path, separator, skipped)
+        if values is None:
+            table = pd.read_csv(
+                path, sep=separator, header=None, skiprows=skipped, encoding="utf-8-sig",
+                keep_default_na=False, na_values=list(_MISSING_NUMBERS),
+                compression="gzip" if path.suffix.lower() == ".gz" else None,
+            )  # fmt: skip
+            values = table.to_numpy(np.float64, copy=True)
     except (
         pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError, EOFError, zlib.error,
         csv.Error, OverflowError, MemoryError,
@@ -137,6 +140,21 @@ def _read_text(path: Path, usual: str) -> tuple[np.ndarray, tuple[str, ...]]:
         text = str(error) or "too large for the memory"
         raise Unusable(f"unreadable file: {path.name} ({text})") from None
     return values, names if len(names) == values.shape[1] else ()
+
+
+def _plain_numbers(path: Path, separator: str, skipped: int) -> np.ndarray | None:
+    """Finite numbers in rows of one length, which NumPy reads three times as fast as pandas."""
+    with open_text(path) as lines, warnings.catch_warnings():
+        # A header without numbers is a warning of NumPy's.
+        warnings.simplefilter("error")
+        try:
+            values = np.loadtxt(
+                lines, comments=None, delimiter=None if separator == r"\s+" else separator,
+                skiprows=skipped, ndmin=2,
+            )  # fmt: skip
+        except (ValueError, UserWarning):
+            return None
+    return values if np.isfinite(values).all() else None
 
 
 def _check_size(path: Path) -> None:
