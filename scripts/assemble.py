@@ -9,7 +9,8 @@ from pathlib import Path
 from brio_core.system.cli import json_argument, run
 
 
-def parse() -> argparse.Namespace:
+def main() -> None:
+    """Apply the exclusion rules and write the kept scans in the order of the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", type=json_argument, required=True, help="the dataset as JSON")
     parser.add_argument("--data-dir", required=True, help="the folder of all cohorts")
@@ -21,12 +22,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--regions", required=True, help="regions.tsv to write")
     parser.add_argument("--series", required=True, help="series.h5 to write")
     parser.add_argument("--checksums", help="JSON to write last: what training follows")
-    return parser.parse_args()
+    arguments = parser.parse_args()
 
-
-def main() -> None:
-    """Apply the exclusion rules and write the kept scans in the order of the table."""
-    arguments = parse()
     from importlib.metadata import version
 
     import numpy as np

@@ -6,7 +6,7 @@ from pathlib import Path
 from brio_core.system.cli import json_argument, run
 
 
-def parse() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--series", type=Path, required=True)
     parser.add_argument("--participants", type=Path, required=True)
@@ -16,11 +16,8 @@ def parse() -> argparse.Namespace:
         help="JSON object: threshold, max_lag, subjects, rois, products, quantile",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True)
-    return parser.parse_args()
+    arguments = parser.parse_args()
 
-
-def main() -> None:
-    arguments = parse()
     import pandas as pd
 
     from brio_core.cohorts.cohort import read_participants

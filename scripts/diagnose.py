@@ -1,14 +1,12 @@
 """All diagnostics of trained runs of the same folds."""
 
 import argparse
-import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from brio_core.system.cli import json_argument, run
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
@@ -28,23 +26,15 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--memory-mb", type=int, help="that the process may have (default: all)")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     if len(arguments.run) != len(arguments.out_dir):
         parser.error("--run and --out-dir must name as many runs as folders")
-    return arguments
 
-
-def main(argv: Sequence[str] | None = None) -> None:
-    arguments = parse(argv)
-    # cuBLAS is deterministic only with a workspace of its own, set before torch starts.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    import torch
-
-    torch.set_num_threads(arguments.threads)
     from brio_core.evaluation.diagnostics.run import diagnose_run
-    from brio_core.system.devices import choose_device
+    from brio_core.system.devices import choose_device, start_torch
     from brio_core.training.data import RunFiles
 
+    start_torch(arguments.threads)
     files = RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length)
     device = choose_device(arguments.device, allow_cpu=True)
     options, others = arguments.settings, (device, arguments.code, arguments.memory_mb)

@@ -1,14 +1,12 @@
 """Train one model on all sites of a cohort, for scans of a new site, and write its bundle."""
 
 import argparse
-import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from brio_core.system.cli import json_argument, run
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument(
@@ -32,22 +30,15 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--memory-mb", type=int, help="of the host, for all")
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--code", default="", help="version of the code, recorded in the bundle")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args()
 
-
-def main(argv: Sequence[str] | None = None) -> None:
-    arguments = parse(argv)
-    # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    import torch
-
-    torch.set_num_threads(arguments.threads)
     from brio_core.reporting.card import write_card
     from brio_core.reporting.model import make_bundle, read_left_out
-    from brio_core.system.devices import choose_device
+    from brio_core.system.devices import choose_device, start_torch
     from brio_core.training.bundle import write_bundle
     from brio_core.training.final import Wanted, train_final
 
+    start_torch(arguments.threads)
     runs, left_out = read_left_out(arguments.runs)
     first = runs[0].meta
     wanted = Wanted(

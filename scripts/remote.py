@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from brio_core.system.cli import run
 
 
-def parse() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("plan", help="called by the rule: collect what is needed there")
@@ -33,7 +33,8 @@ def parse() -> argparse.Namespace:
     one.add_argument("--other-inputs", action="store_true", help="accept those of other files")
     one.add_argument("--other-code", action="store_true", help="accept those of other code")
     one.set_defaults(action=take)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.action(arguments)
 
 
 def plan(arguments: argparse.Namespace) -> None:
@@ -64,11 +65,6 @@ def take(arguments: argparse.Namespace) -> None:
 
     accept = [key for key in ("inputs", "code") if vars(arguments)[f"other_{key}"]]
     print(take(arguments.archives, arguments.plan, accept))
-
-
-def main() -> None:
-    arguments = parse()
-    arguments.action(arguments)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Train the runs of a variant, one per seed, with all their folds: in one process."""
 
 import argparse
-import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from brio_core.system.cli import json_argument, run
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cohort-dir", type=Path, required=True)
     parser.add_argument("--split", type=Path, required=True)
@@ -26,22 +24,15 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
     parser.add_argument("--compress-models", action="store_true", help="smaller models.pt")
     parser.add_argument("--code", default="", help="version of the code, recorded in meta.json")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     if len(arguments.seed) != len(arguments.out_dir):
         parser.error("--seed and --out-dir must name as many seeds as folders")
-    return arguments
 
-
-def main(argv: Sequence[str] | None = None) -> None:
-    arguments = parse(argv)
-    # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    import torch
-
-    torch.set_num_threads(arguments.threads)
+    from brio_core.system.devices import start_torch
     from brio_core.training.data import RunFiles
     from brio_core.training.run import Machine, Run, train_runs
 
+    start_torch(arguments.threads)
     files = RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length)
     machine = Machine(
         arguments.device,

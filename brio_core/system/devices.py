@@ -20,6 +20,13 @@ from brio_core.system.errors import BrioError
 _held: list[int] = []
 
 
+def start_torch(threads: int) -> None:
+    """What a program does before torch computes anything."""
+    # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(threads)
+
+
 def choose_device(wanted: str, allow_cpu: bool) -> torch.device:
     """``cuda`` where there is one; the CPU only if it was asked for or allowed."""
     if wanted == "cpu":
