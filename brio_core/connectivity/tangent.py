@@ -3,8 +3,8 @@
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -82,8 +82,7 @@ def tangent_space(
         with one_thread():
             values, basis = torch.linalg.eigh(mean)
             whitening = _matrix(torch.rsqrt, values, basis)
-        # mypy does not see that a named tuple can be called.
-        each(_Logarithms(vectors, whitening))  # type: ignore[arg-type]
+        each(partial(_put_logarithms, vectors, whitening))
         gradient = _to_matrix(column_means(vectors))
         with one_thread():
             norm = float(torch.linalg.matrix_norm(gradient)) / gradient.numel()
@@ -105,14 +104,9 @@ def tangent_space(
     return whitening
 
 
-class _Logarithms(NamedTuple):
+def _put_logarithms(vectors: Tensor, whitening: Tensor, rows: slice, covariances: Tensor) -> None:
     """Put the tangent vectors of some subjects into their rows."""
-
-    vectors: Tensor
-    whitening: Tensor
-
-    def __call__(self, rows: slice, covariances: Tensor) -> None:
-        self.vectors[rows] = log_vectors(covariances, self.whitening)
+    vectors[rows] = log_vectors(covariances, whitening)
 
 
 def _begin(each: Each, room: Tensor) -> tuple[Tensor, Tensor]:
