@@ -58,10 +58,11 @@ class Cohort:
                     f"{folder / name} and {folder / 'participants.tsv'} list different subjects; "
                     "run the workflow again so that both are made from the same cohort"
                 )
-        return cls(folder.name, subjects, table["site"].to_numpy(), fc, series, _covariates(table))
+        site, covariates = table["site"].to_numpy(), covariates_of(table)
+        return cls(folder.name, subjects, site, fc, series, covariates)
 
 
-def _covariates(table) -> np.ndarray:
+def covariates_of(table) -> np.ndarray:
     """Age, sex (1 = male) and mean framewise displacement as float32; NaN if unknown or absurd."""
     columns = [
         covariate(table["age"]),

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from brio_core.cohorts.cohort import covariates_of
 from brio_core.cohorts.readers.bids import BidsReader
 from brio_core.cohorts.readers.series import SERIES_ENDINGS, series_scan
 from brio_core.cohorts.scan import Scan, Unusable, constant_columns
 from brio_core.cohorts.stores import read_series
-from brio_core.cohorts.tables import MISSING, SEXES, covariate, read_table
+from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.system.errors import BrioError
 
 # What a table of people may call its columns, beside what the bundle's own cohort calls them.
@@ -171,13 +172,9 @@ def read_people(path: Path, subjects: list[str], dataset: dict) -> People:
             f"{path} has the label {strange[0]!r} in column {columns['label']!r}, which is neither "
             f"of {known}; write these, or n/a"
         )
-    sex = [SEXES.get(value.lower(), np.nan) for value in values("sex")]
-    numbers = {role: pd.Series(values(role), name=role) for role in ("age", "mean_fd")}
-    age, motion = (covariate(numbers[role]).to_numpy(float) for role in ("age", "mean_fd"))
+    people = pd.DataFrame({role: values(role) for role in ("age", "sex", "mean_fd")})
     tr = pd.to_numeric(pd.Series(values("tr")), errors="coerce").to_numpy(float)
-    return People(
-        np.array(label, float), np.stack([age, np.array(sex), motion], 1).astype(np.float32), tr
-    )
+    return People(np.array(label, float), covariates_of(people), tr)
 
 
 def _column(table, role: str, dataset: dict) -> str | None:

@@ -13,7 +13,7 @@ import yaml
 
 from brio_core.cohorts import inclusion
 from brio_core.cohorts.check import check_cohort
-from brio_core.cohorts.cohort import _covariates
+from brio_core.cohorts.cohort import covariates_of
 from brio_core.cohorts.tables import covariate
 from workflow.planning.schema import filled, schema
 
@@ -263,7 +263,7 @@ def test_unknown_codes_of_sex_are_noted(checked):
 )  # fmt: skip
 def test_noted_is_what_training_counts_as_missing(checked, column, value):
     """Should training ever read another spelling, this fails."""
-    missing = np.isnan(_covariates(pd.DataFrame([PLAIN | {column: value}]))).any()
+    missing = np.isnan(covariates_of(pd.DataFrame([PLAIN | {column: value}]))).any()
     notes = checked(s00={column: value}).notes
     assert [note.startswith(f"{column} of 1 of 40") for note in notes] == [True] * int(missing)
 
