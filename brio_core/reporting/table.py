@@ -110,9 +110,9 @@ def with_spread(mean: float, sd: float, form: str) -> Cell:
     return Cell(number(mean, form), "" if math.isnan(sd) else f"± {sd:{form.lstrip('+')}}")
 
 
-def with_interval(value: float, low: float, high: float, bold: bool = False) -> Cell:
+def with_interval(value: float, low: float, high: float) -> Cell:
     """A value and its interval in brackets."""
-    return Cell(percent(value), f"[{percent(low)}, {percent(high)}]", bold)
+    return Cell(percent(value), f"[{percent(low)}, {percent(high)}]")
 
 
 def auc_cell(row: Mapping) -> Cell:

@@ -42,11 +42,11 @@ def method_module(method: str) -> str:
 
 
 @cache
-def method_files(method: str, root: Path = ROOT) -> tuple[str, ...]:
+def method_files(method: str) -> tuple[str, ...]:
     """The files of a method: one module, or all modules of its package; none if planned."""
-    module = root / "brio_core" / "methods" / method_module(method)
+    module = ROOT / "brio_core" / "methods" / method_module(method)
     files = sorted(module.glob("**/*.py")) or [module.with_suffix(".py")]
-    return tuple(str(path.relative_to(root)) for path in files if path.exists())
+    return tuple(str(path.relative_to(ROOT)) for path in files if path.exists())
 
 
 def program_version(program: str, methods: Iterable[str]) -> str:
