@@ -18,11 +18,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
 
+    import numpy as np
     import pandas as pd
 
     from brio_core.cohorts.cohort import read_participants
     from brio_core.cohorts.splits import read_split
     from brio_core.cohorts.stores import read_series
+    from brio_core.connectivity.block_length import fold_block_length, round_half_up
     from brio_core.system.errors import BrioError
     from brio_core.system.files import write_json
 
@@ -35,36 +37,30 @@ def main() -> None:
             "subjects; run the workflow again so that they are made from the same cohort"
         )
     repetition_time = pd.to_numeric(table["tr"], errors="coerce").to_numpy()
+    folds = []
+    for fold in split["folds"]:
+        estimate = fold_block_length(fold, split, series, **arguments.settings)
+        block_length = round_half_up(estimate)
+        known = repetition_time[fold["train"]]
+        known = known[np.isfinite(known)]
+        print(f"{fold['name']}: estimate {estimate:g}, blocks of {block_length} frames")
+        folds.append(
+            {
+                "name": fold["name"],
+                "estimate": estimate,
+                "block_length": block_length,
+                # Where repetition times are known.
+                "seconds": block_length * float(np.median(known)) if len(known) else None,
+            }
+        )
     content = {
         "cohort": split["cohort"],
         "protocol": split["protocol"],
         "split_checksum": split["checksum"],
         "settings": arguments.settings,
-        "folds": [
-            fold_record(fold, split, series, repetition_time, arguments.settings)
-            for fold in split["folds"]
-        ],
+        "folds": folds,
     }
     write_json(arguments.out, content)
-
-
-def fold_record(fold: dict, split: dict, series, repetition_time, options: dict) -> dict:
-    """The block length of one fold, in frames and in seconds where repetition times are known."""
-    import numpy as np
-
-    from brio_core.connectivity.block_length import fold_block_length, round_half_up
-
-    train = np.asarray(fold["train"])
-    estimate = fold_block_length(fold, split, series, **options)
-    block_length = round_half_up(estimate)
-    known = repetition_time[train][np.isfinite(repetition_time[train])]
-    print(f"{fold['name']}: estimate {estimate:g}, blocks of {block_length} frames")
-    return {
-        "name": fold["name"],
-        "estimate": estimate,
-        "block_length": block_length,
-        "seconds": block_length * float(np.median(known)) if len(known) else None,
-    }
 
 
 if __name__ == "__main__":

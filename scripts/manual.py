@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from brio_core.system import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,8 +51,6 @@ def main() -> None:
 
 
 def _chapter(name: str) -> str:
-    import yaml
-
     path = ROOT / "workflow" / "schemas" / f"{name}.schema.yaml"
     schema = yaml.safe_load(path.read_text(encoding="utf-8"))
     lines = "\n".join(_keys(schema))
@@ -110,8 +110,6 @@ def reference() -> dict[str, str]:
 
 
 def _methods() -> str:
-    import yaml
-
     rows = []
     for path in sorted((ROOT / "config" / "methods").glob("*.yaml")):
         method = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -123,8 +121,6 @@ def _methods() -> str:
 
 
 def _outputs() -> str:
-    import yaml
-
     from brio_core.reporting.catalogue import FILES, KINDS, catalogue
 
     text = "# Tables and figures\n\nAn experiment asks for them by name.\n"

@@ -128,15 +128,10 @@ def _copies(pairs: list[Pair], about: dict[str, dict], rule: str) -> dict[str, s
             if own == copies[own] and (rule == "first" or (rule == "by-label" and agree)):
                 continue
             kind = "duplicate scan" if agree else "duplicate scan with opposite labels"
-            reasons.setdefault(own, f"{kind}: {_described(pair, about[own], about[other])}")
+            alike = f"series correlate {pair.correlation:.2f} at lag {pair.lag} with {other}"
+            facts = f"({_facts(about[other])}); own {_facts(about[own])}"
+            reasons.setdefault(own, f"{kind}: {alike} {facts}")
     return reasons
-
-
-def _described(pair: Pair, own: dict, other: dict) -> str:
-    return (
-        f"series correlate {pair.correlation:.2f} at lag {pair.lag} with {other['subject']} "
-        f"({_facts(other)}); own {_facts(own)}"
-    )
 
 
 def _facts(candidate: dict) -> str:

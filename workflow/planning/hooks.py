@@ -275,16 +275,12 @@ def _costs(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) 
     unknown = len(runs) - len(known)
     rest = f", and {unknown:,} runs of methods that were never timed" if unknown else ""
     took, disk = map(sum, zip(*known))
+    length = f"{took / 3600:,.1f} hours" if took >= 5400 else f"{took / 60:,.1f} minutes"
     return [
         *lines,
-        f"  training time   about {_duration(took)} one after the other{rest}",
+        f"  training time   about {length} one after the other{rest}",
         f"  disk            about {disk / 1e6:,.0f} MB of training results{rest}",
     ]
-
-
-def _duration(seconds: float) -> str:
-    """Hours, or minutes where it is less than one and a half hours."""
-    return f"{seconds / 3600:,.1f} hours" if seconds >= 5400 else f"{seconds / 60:,.1f} minutes"
 
 
 def _measured(results: Path) -> dict[str | tuple[str, str], tuple[float, float]]:

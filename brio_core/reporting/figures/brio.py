@@ -55,27 +55,21 @@ def propositions_figure(given: Given) -> plotting.Drawing:
     )
 
 
-def sign_counts(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Cases and those that keep their sign, where the condition holds and where it does not."""
-    holds = rows["condition"] > 0
-    kept = np.sign(rows["contrast"]) == np.sign(rows["reestimated"])
-    return {
-        "holds": (int(holds.sum()), int((holds & kept).sum())),
-        "fails": (int((~holds).sum()), int((~holds & kept).sum())),
-    }
-
-
 def _signs(axis: Axes, rows: pd.DataFrame) -> str:
-    counts = sign_counts(rows)
-    names = {"holds": "condition\nholds", "fails": "condition\ndoes not hold"}
-    for place, key in enumerate(names):
-        cases, kept = counts[key]
+    holds = rows["condition"] > 0
+    same = np.sign(rows["contrast"]) == np.sign(rows["reestimated"])
+    # Cases and those that keep their sign, where the condition holds and where it does not.
+    counts = {
+        "condition\nholds": (int(holds.sum()), int((holds & same).sum())),
+        "condition\ndoes not hold": (int((~holds).sum()), int((~holds & same).sum())),
+    }
+    for place, (cases, kept) in enumerate(counts.values()):
         share = 100 * cases / max(1, len(rows))
         axis.bar(place, share, 0.6, color="white", edgecolor=COLOUR, linewidth=0.8, hatch="////")
         axis.bar(place, share * kept / max(1, cases), 0.6, color=plotting.lighter(COLOUR, 0.3))
         text = f"sign kept in\n{kept:,} of {cases:,}"
         plotting.beside(axis, text, (place, share), (0, 3), ha="center")
-    axis.set_xticks([0, 1], list(names.values()))
+    axis.set_xticks([0, 1], list(counts))
     axis.tick_params(axis="x", length=0)
     axis.set_ylim(0, 125)
     axis.set_yticks(range(0, 101, 25))
@@ -180,13 +174,12 @@ def sweep(rows: pd.DataFrame, hyperparameters: dict[str, dict], key: str) -> pd.
 
 
 def _panel(axis: Axes, rows: pd.DataFrame, default: int | None) -> None:
-    colour = plotting.GROUP_COLOURS["Ours"]
     axis.errorbar(
-        rows.index, rows["auc_mean"], plotting.error_bars(rows, "auc"), color=colour,
+        rows.index, rows["auc_mean"], plotting.error_bars(rows, "auc"), color=COLOUR,
         marker="o", markersize=4, linewidth=1.2, elinewidth=0.8, capsize=2,
     )  # fmt: skip
     if default in rows.index:
-        axis.plot(default, rows.loc[default, "auc_mean"], "*", color=colour, markersize=11,
+        axis.plot(default, rows.loc[default, "auc_mean"], "*", color=COLOUR, markersize=11,
                   markeredgecolor="white", markeredgewidth=0.7, zorder=3)  # fmt: skip
     axis.set_xscale("log", base=2)
     axis.set_xticks(rows.index, [f"{value:g}" for value in rows.index])

@@ -46,7 +46,8 @@ def render(folder: Path, dataset: dict) -> str:
             "again so that both are made from the same cohort"
         )
     images = thumbnails(matrices)
-    limit = colour_limit(images)
+    # Where the colours end, for all subjects alike: few values lie beyond.
+    limit = max(float(np.quantile(np.abs(images), 0.99)), 1e-6) if images.size else 1.0
     site = kept.set_index("subject")["site"].loc[list(names)].to_numpy()
     pictures = dict(zip(names, (_image(one, limit) for one in images)))
     means = {
@@ -118,11 +119,6 @@ def thumbnails(matrices) -> np.ndarray:
         sums = np.add.reduceat(np.add.reduceat(matrix, starts, 0), starts, 1)
         found[row] = sums / np.outer(size, size)
     return found
-
-
-def colour_limit(images: np.ndarray) -> float:
-    """Where the colours end, for all subjects alike: few values lie beyond."""
-    return max(float(np.quantile(np.abs(images), 0.99)), 1e-6) if images.size else 1.0
 
 
 def png(image: np.ndarray, limit: float) -> bytes:
