@@ -20,7 +20,9 @@ def read_participants(path: str | Path):
     table = read_table(path)
     missing = [column for column in PARTICIPANT_COLUMNS if column not in table.columns]
     if missing:
-        raise BrioError(f"{path} has no column {missing[0]!r}; make it again with the cohort rule")
+        raise BrioError(
+            f"{path} has no column {missing[0]!r}; delete it and run the workflow again"
+        )
     cut_off = ~table["label"].isin(["0", "1"])
     # A whole table ends with a line break.
     cut_off.iloc[-1:] |= Path(path).read_bytes()[-1:] != b"\n"

@@ -153,7 +153,10 @@ class ExtractedScans:
     def outcome(self, subject: str) -> Outcome:
         """What became of one candidate."""
         if subject not in self._group:
-            raise BrioError(f"no part holds subject {subject}; run the extract jobs again")
+            raise BrioError(
+                f"no part holds subject {subject}; delete the folder 'parts' of the cohort and run "
+                "the workflow again"
+            )
         group = self._group[subject]
         names = tuple(group["names"].asstr()[:].tolist()) if "names" in group else ()
         dead = tuple(group["dead"][:].tolist()) if "dead" in group else ()

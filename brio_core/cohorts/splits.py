@@ -65,7 +65,7 @@ def loso(site, label, group, seed: int) -> list[dict]:
         raise BrioError(
             f"leave-one-site-out needs at least {MIN_SITES} usable sites (one tests, two "
             f"validate, two or more train), but the cohort has {len(sites)}: "
-            f"{', '.join(map(str, sites))}"
+            f"{', '.join(map(str, sites))}; add sites"
         )
     ring = numpy_generator("site-ring", seed).permutation(sites)
     folds = []
@@ -203,7 +203,7 @@ def all_sites(table, cohort: str, without: Sequence[str] = ()) -> dict:
     if len(parts) < 2:
         raise BrioError(
             f"cohort {cohort!r} has {len(parts)} sites to train on, and two or more are needed, "
-            "so that each can be left out"
+            "so that each can be left out; add sites"
         )
     split = {
         "cohort": cohort,

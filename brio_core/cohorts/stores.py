@@ -144,7 +144,7 @@ def open_store(path: str | Path, kind: str) -> h5py.File:
     try:
         store = h5py.File(path, "r", locking="best-effort")
     except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+        raise BrioError(f"{path} does not exist; run the workflow, which makes it") from None
     except OSError as error:
         what = "is cut off" if "truncated" in str(error) else "is not a readable HDF5 file"
         raise BrioError(f"{path} {what}; {MAYBE_OURS}") from None
@@ -238,4 +238,4 @@ def checksum(path: Path) -> str:
             return sealed.checksum(path)
         return digest(path)
     except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+        raise BrioError(f"{path} does not exist; run the workflow, which makes it") from None

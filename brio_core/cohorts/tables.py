@@ -46,7 +46,7 @@ def read_table(path: str | Path, sheet: str | None = None):
     try:
         table = _read_sheet(path, sheet) if path.suffix.lower() == ".xlsx" else _read_text(path)
     except FileNotFoundError:
-        raise BrioError(f"{path} does not exist") from None
+        raise BrioError(f"{path} does not exist; put it there, or correct its path") from None
     except (PermissionError, IsADirectoryError) as error:
         raise BrioError(f"{path} cannot be read: {error.strerror}; make it readable") from None
     except (

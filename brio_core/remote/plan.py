@@ -86,7 +86,9 @@ class Plan:
         for pattern in patterns:
             found = [job for job in self.jobs if fnmatchcase(f"/{job.folder}/", f"*/{pattern}/*")]
             if not found:
-                raise BrioError(f"--only {pattern!r} matches no job of the plan")
+                raise BrioError(
+                    f"--only {pattern!r} matches no job of the plan; '--minutes 0' lists the jobs"
+                )
             chosen += found
         return [job for job in self.jobs if job in chosen and not job.done]
 

@@ -28,6 +28,7 @@ from brio_core.system.versions import program_version
 _OURS = f".remote-{re.sub('[^A-Za-z0-9]', '', platform.node())}-"
 # Results are packed to a tenth; a bomb to a thousandth.
 MOST_DENSE = 200
+PACK_AGAIN = "pack the results again with 'remote.py work --pack'"
 # What readers make of files that are not what they should be.
 DAMAGED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
@@ -89,13 +90,17 @@ def _unpack(path: Path, jobs: Sequence[Job], target: Path) -> dict[str, Path]:
                 plain &= member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 result = Path(name).suffix in (".csv", ".json", ".pt")
                 if not (plain and result and folder in folders):
-                    raise BrioError(f"{path}: {member.filename} is no plain file of a planned job")
+                    raise BrioError(
+                        f"{path}: {member.filename} is no plain file of a planned job; {PACK_AGAIN}"
+                    )
             # Nothing is unpacked beyond the size that it declares.
             size = sum(one.file_size for one in archive.infolist())
             if size > shutil.disk_usage(target).free:
-                raise BrioError(f"{path} holds more than the disk has room for")
+                raise BrioError(f"{path} holds more than the disk has room for; make room")
             if size > MOST_DENSE * path.stat().st_size:
-                raise BrioError(f"{path} holds {size:,} bytes, more than results can be packed in")
+                raise BrioError(
+                    f"{path} holds {size:,} bytes, more than results can be packed in; {PACK_AGAIN}"
+                )
             archive.extractall(target)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, *DAMAGED) as error:
         raise BrioError(f"{path} cannot be read ({error}); fetch it again") from None
@@ -120,7 +125,9 @@ def _check(job: Job, results: Path, places: dict[str, Path], accept: Sequence[st
     tested = {fold: f"{auc:.9g}" for fold, auc in stored_auc(run / "predictions.csv").items()}
     table = read_table(folder / "folds.csv", ("fold", "test_auc"))
     if dict(zip(table["fold"], table["test_auc"])) != tested:
-        raise BrioError(f"{folder}/folds.csv was made of another run than {run}")
+        raise BrioError(
+            f"{folder}/folds.csv was made of another run than {run}; diagnose it again there"
+        )
 
 
 def _record(plan: Plan, jobs: Sequence[Job], staging: Path) -> None:

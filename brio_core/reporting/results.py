@@ -77,7 +77,7 @@ def read_table(
     try:
         table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
     except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+        raise BrioError(f"{path} does not exist; run the workflow, which makes it") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise BrioError(f"{path} is not a table ({error}); {advice}") from None
     content = Path(path).read_bytes()

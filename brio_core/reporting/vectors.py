@@ -116,7 +116,7 @@ def read_picture(path: str | Path) -> Picture:
         with Image.open(path) as image:
             text, width = image.text, image.width
     except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+        raise BrioError(f"{path} does not exist; run the workflow, which makes it") from None
     except (UnidentifiedImageError, AttributeError):
         raise BrioError(f"{path} is not a PNG; give the .png of a figure") from None
     title = text.get("Title", Path(path).stem)

@@ -99,7 +99,7 @@ def read_json(path: str | Path, *keys: str) -> dict:
             raise ValueError(f"it has no {missing[0]!r}")
         return value
     except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; run the rule that makes it first") from None
+        raise BrioError(f"{path} does not exist; run the workflow, which makes it") from None
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
         raise BrioError(
             f"{path} is not valid JSON of ours ({error}); delete it and run the workflow again"

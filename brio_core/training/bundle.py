@@ -173,8 +173,8 @@ def refuse_bundle(module: Method) -> None:
     else:
         return
     raise BrioError(
-        f"{module.name} answers by asking {asked}; choose another method, or put the new scans "
-        "into the cohort"
+        f"{module.name} cannot predict without {asked}; choose another method, or put the new "
+        "scans into the cohort"
     )
 
 

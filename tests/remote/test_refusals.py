@@ -117,7 +117,7 @@ def test_archives_are_not_trusted(places, one):
     with zipfile.ZipFile(path, "a") as zipped:
         zipped.writestr(one, "/etc/passwd")
     before = set(places.rglob("*"))
-    refuses(places, path, "is no plain file of a planned job")
+    refuses(places, path, "is no plain file of a planned job; pack the results again")
     assert set(places.rglob("*")) == before
 
 
@@ -141,7 +141,7 @@ def test_broken_archives(places, change):
 def test_an_archive_that_is_larger_than_the_disk(places, monkeypatch):
     path, full = archive(places / "there"), shutil._ntuple_diskusage(9, 9, 0)
     monkeypatch.setattr(taking.shutil, "disk_usage", lambda folder: full)
-    refuses(places, path, "more than the disk has room for")
+    refuses(places, path, "more than the disk has room for; make room")
 
 
 def repacked(path, name, content, **options):
@@ -157,14 +157,14 @@ def repacked(path, name, content, **options):
 @pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2], ids=["xz", "bzip2"])
 def test_unusual_packing(places, packing):
     path = repacked(archive(places / "there"), f"{RUN}/meta.json", b"{}", compression=packing)
-    refuses(places, path, "is no plain file of a planned job")
+    refuses(places, path, "is no plain file of a planned job; pack the results again")
 
 
 def test_a_bomb(places):
     bomb = {"compression": zipfile.ZIP_DEFLATED, "compresslevel": 9}
     path = repacked(archive(places / "there"), f"{RUN}/models.pt", bytes(1 << 27), **bomb)
     assert path.stat().st_size < 1 << 20
-    refuses(places, path, "more than results can be packed in")
+    refuses(places, path, "more than results can be packed in; pack the results again")
 
 
 def test_damaged_contents(places):

@@ -185,7 +185,9 @@ def test_choice_by_patterns(worked):
     assert len(plan.choose(["*"])) == 3
     assert [job.folder for job in plan.choose(["runs/*/gcn/seed-0"])] == [RUN]
     assert [job.folder for job in plan.choose(["gcn", "gcn-w*"])][-1] == DIAGNOSTICS
-    with pytest.raises(BrioError, match="--only 'seed-1' matches no job of the plan"):
+    with pytest.raises(
+        BrioError, match="--only 'seed-1' matches no job of the plan; '--minutes 0'"
+    ):
         plan.choose(["gcn*", "seed-1"])
 
 

@@ -161,7 +161,7 @@ def test_a_method_that_asks_its_training_subjects_is_refused(
         "--out", tmp_path / "fc-hgnn.brio",
     )  # fmt: skip
     assert made.returncode == 1 and not (tmp_path / "fc-hgnn.brio").exists()
-    assert "fc-hgnn answers by asking the scans of its training subjects" in made.stderr
+    assert "fc-hgnn cannot predict without the scans of its training subjects" in made.stderr
 
 
 def test_states_survive_the_file(tmp_path):
@@ -188,7 +188,7 @@ def test_every_method_predicts_from_its_bundle_as_from_its_cohort_or_is_refused(
     trial = trial if trial.trains_on_sources else replace(trial, stop=3)
     problem = Problem(TrainingData(cohort, split, folds, torch.device("cpu")), trial)
     if name in ("fc-hgnn", "linear-combat"):
-        with pytest.raises(BrioError, match=f"{name} answers by asking"):
+        with pytest.raises(BrioError, match=f"{name} cannot predict without"):
             refuse_bundle(trial.method(trial.hyperparameters, 10, 5))
         return
     (result,) = train_all(problem, tmp_path)

@@ -18,7 +18,10 @@ GCN = (ROOT / "config/methods/gcn.yaml").read_text(encoding="utf-8")
         ({"seeds": [0, 0]}, "'seeds' names 0 twice"),
         ({"seeds": [-1]}, "'seeds[0]' must be at least 0, not -1"),
         ({"more_seeds": {"brio": [1, 1]}}, "'more_seeds.brio' names 1 twice"),
-        ({"more_seeds": {"brio": [0]}}, "'more_seeds.brio' repeats 0, which is one of 'seeds'"),
+        (
+            {"more_seeds": {"brio": [0]}},
+            "'more_seeds.brio' repeats 0, which is one of 'seeds'; take it out",
+        ),
         ({"more_seeds": {"brioo": [5]}}, "unknown variant 'brioo'; did you mean 'brio'?"),
         (
             {"experiment_seeds": {"mian": "first"}},
@@ -84,7 +87,9 @@ def test_a_mistake_names_its_file(tmp_path):
 def test_a_key_that_stands_twice(tmp_path):
     path = tmp_path / "twice.yaml"
     path.write_text("seeds: [0]\nseeds: [1]\n")
-    with pytest.raises(ConfigurationError, match=r"twice\.yaml: key 'seeds' stands there twice"):
+    with pytest.raises(
+        ConfigurationError, match=r"twice\.yaml: key 'seeds' stands there twice; keep one"
+    ):
         read_yaml(path)
 
 

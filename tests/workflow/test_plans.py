@@ -47,7 +47,7 @@ def test_a_model_needs_runs_that_tell_what_to_expect_of_it(project):
     assert (jobs.count("train"), jobs.count("model_bundle"), jobs.count("table")) == (1, 1, 0)
     for words, sentence in (
         ((), "which model is not said; write --config method=linear-logarithm"),
-        (("--config", "method=fc-hgnn"), "by asking the scans of its training subjects"),
+        (("--config", "method=fc-hgnn"), "without the scans of its training subjects"),
         (("--config", "method=linear-logaritm"), "did you mean 'linear-logarithm'?"),
     ):
         done = project.snakemake("-n", "model", *words)

@@ -32,7 +32,7 @@ def check_runs(configuration: Configuration, where: Where) -> None:
     if configuration.skipped.issuperset(cohorts):
         raise ConfigurationError(
             f"{where('on_missing')}: with 'on_missing: skip' no cohort is left, the data of "
-            f"{', '.join(cohorts)} are not there"
+            f"{', '.join(cohorts)} are not there; get some of them (docs/data-access.md)"
         )
     active, reference = configuration.config["experiments"], configuration.config["reference"]
     if reference in configuration.variants:
@@ -77,8 +77,10 @@ def _names(configuration: Configuration, where: Where) -> Iterator[str]:
     for variant, seeds in config["more_seeds"].items():
         for seed in seeds:
             if seed in config["seeds"]:
-                place = where("more_seeds")
-                yield f"{place}: 'more_seeds.{variant}' repeats {seed}, which is one of 'seeds'"
+                yield (
+                    f"{where('more_seeds')}: 'more_seeds.{variant}' repeats {seed}, which is one "
+                    "of 'seeds'; take it out"
+                )
 
 
 def _external(configuration: Configuration, where: Where) -> Iterator[str]:
@@ -151,7 +153,9 @@ def _code(configuration: Configuration, where: Where) -> Iterator[str]:
         yield from _unknown(common, known, "hyperparameter", f"{place}: presets.common")
         for key, needed in known.items():
             if needed and key not in common:
-                yield f"{place}: presets.common has no {key!r}, which {module_of(name)} needs"
+                yield (
+                    f"{place}: presets.common has no {key!r}, which {module_of(name)} needs; add it"
+                )
 
 
 def late_checkpoints(configuration: Configuration, runs: Iterable[Run]) -> Iterator[str]:
@@ -179,7 +183,8 @@ def _variants(configuration: Configuration, where: Where) -> Iterator[str]:
                 method = change.get("method", name)
                 yield from _unknown([method], configuration.methods, "method", place)
                 if variant in owner:
-                    yield f"{place}: variant {variant!r} is also defined by {owner[variant]}"
+                    also = f"is also defined by {owner[variant]}; rename one"
+                    yield f"{place}: variant {variant!r} {also}"
                 owner[variant] = f"{kind[:-1]} {name!r}"
                 common = configuration.methods[method]["presets"]["common"]
                 key = f"variants.{variant}.hyperparameters"
@@ -205,7 +210,7 @@ def _experiments(configuration: Configuration, where: Where) -> Iterator[str]:
                 if other != name:
                     yield (
                         f"{place}: {item['name']!r} in outputs.{kind} is also an output of "
-                        f"experiment {other!r}"
+                        f"experiment {other!r}; rename one"
                     )
                 named = [*item.get("variants", ()), *filter(None, [item.get("reference")])]
                 yield from _output(item, kind, place)

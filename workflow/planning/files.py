@@ -26,7 +26,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         keys = [self.construct_object(key) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
-                raise ConfigurationError(f"key {key!r} stands there twice")
+                raise ConfigurationError(f"key {key!r} stands there twice; keep one")
         return super().construct_mapping(node, deep)
 
 
@@ -38,7 +38,9 @@ def read_yaml(path: Path) -> dict:
     except ConfigurationError as error:
         raise ConfigurationError(f"{shown(path)}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{shown(path)} cannot be read: {error}") from None
+        raise ConfigurationError(
+            f"{shown(path)} cannot be read ({error}); correct its path, or the file"
+        ) from None
     except RecursionError:
         raise ConfigurationError(f"{shown(path)} {_TOO_DEEP}") from None
     except yaml.YAMLError as error:
@@ -49,7 +51,7 @@ def read_yaml(path: Path) -> dict:
     if _is_deep(value):
         raise ConfigurationError(f"{shown(path)} {_TOO_DEEP}")
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{shown(path)} must hold a mapping of keys to values")
+        raise ConfigurationError(f"{shown(path)} must hold lines of the form 'key: value'")
     return value
 
 

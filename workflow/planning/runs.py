@@ -147,8 +147,8 @@ def model_files(configuration: Configuration) -> list[str]:
         )
     if asks_population(known[variant][0]):
         raise ConfigurationError(
-            f"{variant} answers by asking the scans of its training subjects, which a bundle must "
-            "not hold; choose another method"
+            f"{variant} cannot predict without the scans of its training subjects, which a bundle "
+            "must not hold; choose another method"
         )
     named = canonical_variant(configuration, variant)
     return [configuration.paths.model(cohort, named) for cohort in configuration.config["cohorts"]]

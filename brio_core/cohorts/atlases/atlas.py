@@ -73,7 +73,10 @@ def fetch_atlas(wanted: dict, cache: Path, expected: int, key: str = "source.atl
     try:
         found = fetcher(data_dir=str(cache), verbose=0, **options)
     except (TypeError, ValueError) as error:
-        raise BrioError(f"{key}.options do not suit atlas {name!r}: {error}") from None
+        raise BrioError(
+            f"{key}.options do not suit atlas {name!r} ({error}); give what nilearn's "
+            f"fetch_atlas_{name} takes"
+        ) from None
     except OSError as error:
         raise BrioError(
             f"atlas {name!r} could not be downloaded into {cache} ({error}); connect to the "

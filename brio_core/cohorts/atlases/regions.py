@@ -187,7 +187,9 @@ def _numbers(path: Path, table, columns: list[str], kind: type) -> np.ndarray:
     except (ValueError, OverflowError) as error:
         what = "the whole numbers of the atlas image" if kind is int else "numbers, in mm"
         shown = ", ".join(map(repr, columns))
-        raise BrioError(f"column {shown} of {path} must hold {what} ({error})") from None
+        raise BrioError(
+            f"column {shown} of {path} must hold {what} ({error}); correct it"
+        ) from None
 
 
 def _from_comparison(path: Path) -> Regions:

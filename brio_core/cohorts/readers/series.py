@@ -56,7 +56,7 @@ class SeriesReader(Reader):
         except (KeyError, IndexError, ValueError, AttributeError) as error:
             raise BrioError(
                 f"source.pattern of cohort {self.dataset['cohort']} is {pattern!r}, but may only "
-                f"use {{subject}} and {{site}} ({error})"
+                f"use {{subject}} and {{site}} ({error}); correct it"
             ) from None
         return [self.inside(self.root, relative, f"the file of subject {values['subject']}")]
 
