@@ -46,7 +46,7 @@ class Hyperparameters:
         for one in fields(cls):
             if one.name not in values and one.default is MISSING:
                 raise BrioError(f"{name}: hyperparameter {one.name!r} is missing")
-        checked = {key: _typed(values[key], types[key], f"{name}: {key}") for key in values}
+        checked = {key: typed(values[key], types[key], f"{name}: {key}") for key in values}
         check_ranges(checked, name)
         return cls(**checked)
 
@@ -66,11 +66,13 @@ def check_ranges(values: dict[str, Any], name: str) -> None:
             raise BrioError(f"{name}: {key} is {value}, but must not be below 0")
 
 
-def _typed(value: Any, kind: Any, where: str) -> Any:
+def typed(value: Any, kind: Any, where: str) -> Any:
+    """A value from a file as its type has it; one of another type is an error."""
     if get_origin(kind) is Literal:
-        kind = str
+        check_choice(where, value, get_args(kind))
+        return value
     if get_origin(kind) is tuple and isinstance(value, list | tuple):
-        return tuple(_typed(item, get_args(kind)[0], where) for item in value)
+        return tuple(typed(item, get_args(kind)[0], where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind:

@@ -7,11 +7,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from brio_core.system import signals
 from brio_core.system.errors import BrioError
-from brio_core.system.files import remove_temporary
+from brio_core.system.files import ROOT, remove_temporary
 
 
 def run(main: Callable[[], None]) -> None:
@@ -36,9 +37,14 @@ def run(main: Callable[[], None]) -> None:
         _leave(f"stopped by {signal.Signals(number).name}", 128 + number)
     except Exception as error:
         traceback.print_exc()
+        frames = traceback.extract_tb(error.__traceback__)
+        folders = ROOT / "brio_core", ROOT / "scripts"
+        paths = [(Path(one.filename), one.lineno) for one in frames]
+        path, line = [one for one in paths if any(map(one[0].is_relative_to, folders))][-1]
         _leave(
-            f"error: {type(error).__name__}, which this program did not expect; if a file of the "
-            "results was edited or damaged, delete it and run again, else please report this log",
+            f"error: {type(error).__name__} in {path.relative_to(ROOT)}, line {line}, which this "
+            "program did not expect; if that file is yours, correct it; if a file of the results "
+            "was edited or damaged, delete it and run again; else please report this log",
             1,
         )
 

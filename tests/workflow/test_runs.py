@@ -213,9 +213,10 @@ def test_the_report_has_captions_categories_and_rules(finished):
 def test_a_single_file_does_not_replace_the_report(after_demo):
     report = after_demo.folder / "results/report.html"
     before = report.read_bytes()
-    done = after_demo.snakemake("results/splits/demo/loso.json", "--cores", "1", "--force")
-    assert done.returncode == 0, done.stdout
-    assert report.read_bytes() == before
+    for file in ("splits/demo/loso.json", "tables/datasets.md"):
+        done = after_demo.snakemake(f"results/{file}", "--cores", "1", "--force")
+        assert done.returncode == 0, done.stdout
+        assert report.read_bytes() == before
 
 
 def test_the_report_lies_beside_the_results_that_it_shows(after_demo):

@@ -6,7 +6,7 @@ Every check yields sentences; the first one of all is told.
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from brio_core.methods.hyperparameters import check_ranges
+from brio_core.methods.hyperparameters import check_ranges, typed
 from brio_core.reporting.catalogue import catalogue
 from brio_core.system.errors import BrioError
 from workflow.planning.configuration import Configuration, published_variant, searched_variant
@@ -149,9 +149,19 @@ def _code(configuration: Configuration, where: Where) -> Iterator[str]:
             )
         common, known = method["presets"]["common"], declared(name)
         if known is None:
+            if has_code(name):
+                yield (
+                    f"{module_of(name)} has no class with name = {name!r} and Hyperparameters; "
+                    "see docs/adding-a-method.md"
+                )
             continue
         yield from _unknown(common, known, "hyperparameter", f"{place}: presets.common")
-        for key, needed in known.items():
+        for key, (kind, needed) in known.items():
+            if key in common and kind:
+                try:
+                    typed(common[key], kind, f"{place}: presets.common.{key}")
+                except BrioError as error:
+                    yield str(error)
             if needed and key not in common:
                 yield (
                     f"{place}: presets.common has no {key!r}, which {module_of(name)} needs; add it"

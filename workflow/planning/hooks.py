@@ -75,7 +75,8 @@ def write_report(workflow, configuration: Configuration) -> None:
     After a single file or a document, the report of the last full run would become a part of it.
     """
     rules = {job.rule.name for job in workflow.dag.jobs}
-    if "document" in rules or rules.isdisjoint(REPORTED_RULES):
+    files = not all(map(workflow.is_rule, workflow.dag_settings.targets))
+    if files or "document" in rules or rules.isdisjoint(REPORTED_RULES):
         return
     # Imported here because the jobs of a cluster do without it.
     from snakemake.report import auto_report
@@ -271,7 +272,7 @@ def _costs(jobs: int, planned: int, runs: list[tuple[str, str]], results: Path) 
     known = [means.get(run, means.get(run[1])) for run in runs]
     known = [cost for cost in known if cost]
     if not known:
-        return [*lines, "  time, disk      not known before the first runs have been trained"]
+        return [*lines, "  time, disk      not known, since none of these methods was timed here"]
     unknown = len(runs) - len(known)
     rest = f", and {unknown:,} runs of methods that were never timed" if unknown else ""
     took, disk = map(sum, zip(*known))

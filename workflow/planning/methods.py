@@ -3,11 +3,20 @@
 import ast
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from brio_core.system.versions import method_module
 from workflow.planning.files import ROOT, ConfigurationError, shown
 
 Found = tuple[Path, ast.ClassDef]
+TYPES = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+class Field(NamedTuple):
+    """A hyperparameter: its type, if planning knows it, and whether it has no default."""
+
+    type: Any
+    needed: bool
 
 
 def module_of(method: str) -> str:
@@ -21,8 +30,8 @@ def has_code(method: str) -> bool:
 
 
 @lru_cache
-def declared(method: str) -> dict[str, bool] | None:
-    """The hyperparameters of a method and whether each needs a value; None if nobody can tell."""
+def declared(method: str) -> dict[str, Field] | None:
+    """The hyperparameters of a method; None if its file has no class of this name."""
     path = _file(module_of(method))
     classes = (_class(path, name) for name in _names(path))
     own = [one for one in classes if one and _value(one[1], "name") == method]
@@ -93,12 +102,24 @@ def _kind_of(found: Found) -> Found | None:
     return next((kind for kind in kinds if kind), None)
 
 
-def _fields(found: Found) -> dict[str, bool]:
+def _fields(found: Found) -> dict[str, Field]:
     """Fields of a dataclass and its bases; one with a default needs no value."""
-    fields = {}
+    fields: dict[str, Field] = {}
     for base in reversed(_bases(found)):
         fields |= _fields(base)
     for line in found[1].body:
         if isinstance(line, ast.AnnAssign) and "ClassVar" not in ast.unparse(line.annotation):
-            fields[line.target.id] = line.value is None
+            fields[line.target.id] = Field(_type(line.annotation), line.value is None)
     return fields
+
+
+def _type(annotation: ast.expr) -> Any:
+    """The type that an annotation means, of those that hyperparameters have."""
+    match annotation:
+        case ast.Name(name):
+            return TYPES.get(name)
+        case ast.Subscript(ast.Name("Literal"), choices):
+            return Literal[ast.literal_eval(choices)]
+        case ast.Subscript(ast.Name("tuple"), ast.Tuple([ast.Name(name), *_])) if name in TYPES:
+            return tuple[TYPES[name], ...]
+    return None
