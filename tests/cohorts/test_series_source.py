@@ -79,7 +79,14 @@ def test_frames_with_missing_values_are_dropped_and_counted(tmp_path):
 
 @pytest.mark.parametrize("name", ["s.tsv", "s.csv", "s.txt", "s.1D"])
 @pytest.mark.parametrize(
-    "codes", [(2001, 2002, 2101, 2102, 2111, 9170), (1, 2, 3, 5, 6, 7), (0, 2, 3, 4, 5, 6)]
+    "codes",
+    [
+        (2001, 2002, 2101, 2102, 2111, 9170),
+        (1, 2, 3, 5, 6, 7),
+        (0, 2, 3, 4, 5, 6),
+        (2001, 2002, 2102, 2101, 2111, 9170),
+        (6, 5, 4, 3, 2, 1),
+    ],
 )
 def test_numbers_of_regions_are_no_frame(tmp_path, name, codes):
     path = tmp_path / name
@@ -120,6 +127,8 @@ def test_whole_numbers_that_ascend_may_be_either(tmp_path, frames):
         ("0\t1\n3\t4\n", ("0", "1"), 1),
         ("5\t4\n3\t2.5\n", (), 2),
         ("4\t4\n3\t2.5\n", (), 2),
+        ("4\t4\t5\n3\t2.5\t1\n", (), 2),
+        ("7\t4\t5\n3\t2\t1\n", (), 2),
         ("-4\t4\n3\t2.5\n", (), 2),
         ("4\n2.5\n", (), 2),
         ("3\t4\t5\n2.5\t1\n", (), 2),

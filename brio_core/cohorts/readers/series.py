@@ -235,29 +235,27 @@ def _are_codes(cells: list[str], following: Iterator[list[str]], names: tuple[st
     """A header of numbers of regions, such as 2001, 2002, 2101, ... of AAL.
 
     A first frame can look the same, so the next one decides: a series does not go over from whole
-    numbers to others. If that is whole as well, nothing tells, unless a comment has the ``names``.
+    numbers to others. If that is whole as well, numbers that do not ascend are a frame. Of those
+    that do, nothing tells, unless a comment has the ``names``.
     """
-    if not _ascend(cells):
+    if len(cells) < 2 or not all(re.fullmatch(r"\s*[0-9]+\s*", cell) for cell in cells):
+        return False
+    numbers = [int(cell) for cell in cells]
+    ascend = all(left < right for left, right in pairwise(numbers))
+    # Two numbers of a frame are often distinct by chance.
+    if not ascend and not (len(numbers) > 2 and len(set(numbers)) == len(numbers)):
         return False
     frame = next((later for later in following if _present(later)), [])
     if frame and len(frame) != len(cells):
         return False
     if not all(re.fullmatch("[+-]?[0-9]+", cell) for cell in _present(frame)):
         return True
-    if len(names) == len(cells):
+    if not ascend or len(names) == len(cells):
         return False
     raise ValueError(
         "its first line may be the numbers of the regions or a frame; begin a header with '#', or "
         "write the frame with decimal points"
     )
-
-
-def _ascend(cells: list[str]) -> bool:
-    """Whether these are two or more whole numbers, each larger than the one before."""
-    if len(cells) < 2 or not all(re.fullmatch(r"\s*[0-9]+\s*", cell) for cell in cells):
-        return False
-    numbers = [int(cell) for cell in cells]
-    return all(left < right for left, right in pairwise(numbers))
 
 
 def _present(cells: list[str]) -> list[str]:
