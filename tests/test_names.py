@@ -40,7 +40,7 @@ def candidates(lab, **names: str) -> list[dict]:
 
 @pytest.mark.parametrize("site, words", [
     ("all", "which stands for all sites in our tables; rename it"), ("x" * 256, "shorten it"),
-    ("é" * 101, "over 200 bytes"),
+    ("é" * 101, "over 200 bytes"), ("Site_2", "has sites 'Site_2' and 'site2'"),
 ])  # fmt: skip
 def test_names_of_sites_that_are_refused(lab, site, words):
     with pytest.raises(BrioError, match=r"participants\.tsv.*") as error:

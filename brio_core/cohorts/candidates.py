@@ -4,6 +4,7 @@ Scans without a row are candidates too, and so are rows without an id: both are 
 """
 
 import math
+import re
 
 from brio_core.cohorts.inclusion import NO_ROW, NOT_SELECTED, Rules, not_accepted
 from brio_core.cohorts.readers.reader import Reader
@@ -180,6 +181,14 @@ def _check_sites(reader: Reader, present: set[str], column: str) -> None:
             f"{reader.table_path} has a site 'all' in column {column!r}, which stands for all "
             "sites in our tables; rename it"
         )
+    spelt: dict[str, str] = {}
+    for site in sorted(present):
+        other = spelt.setdefault(re.sub(r"[\s_-]", "", site).casefold(), site)
+        if other != site:
+            raise BrioError(
+                f"{reader.table_path} has sites {other!r} and {site!r} in column {column!r}; write "
+                "the same site in one way, or give different sites different names"
+            )
     tr = reader.dataset.get("tr")
     if not isinstance(tr, dict):
         return

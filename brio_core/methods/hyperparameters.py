@@ -32,8 +32,6 @@ class Hyperparameters:
             if get_origin(one.type) is Literal:
                 check_choice(one.name, getattr(self, one.name), get_args(one.type))
         check_choice("connectivity", self.connectivity, self.kinds)
-        if not 0 < self.shrinkage <= 1:
-            raise BrioError(f"shrinkage is {self.shrinkage}, but must be above 0 and at most 1")
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> "Hyperparameters":
@@ -60,6 +58,8 @@ def check_ranges(values: dict[str, Any], name: str) -> None:
             raise BrioError(f"{name}: {key} is {value}, but must be a finite number")
         if key.endswith("dropout") and not 0 <= value < 1:
             raise BrioError(f"{name}: {key} is {value}, but must be at least 0 and below 1")
+        if key == "shrinkage" and not 0 < value <= 1:
+            raise BrioError(f"{name}: {key} is {value}, but must be above 0 and at most 1")
         if key in POSITIVE and value <= 0:
             raise BrioError(f"{name}: {key} is {value}, but must be above 0")
         if key in NOT_NEGATIVE and value < 0:

@@ -71,6 +71,11 @@ def test_a_configuration_file_replaces_the_demo():
     assert configuration("paper").config["device"] == "auto"
 
 
+def test_a_home_folder_is_found(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert configuration(results="~/brio").config["results"] == "/home/someone/brio"
+
+
 def test_settings_come_in_this_order(elsewhere):
     elsewhere(
         "methods",

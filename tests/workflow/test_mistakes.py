@@ -35,6 +35,9 @@ GCN = (ROOT / "config/methods/gcn.yaml").read_text(encoding="utf-8")
         ),
         ({"split_seeds": ["zero"]}, "'split_seeds[0]' must be a whole number, not 'zero'"),
         ({"split_seeds": [1, 1]}, "'split_seeds' names 1 twice"),
+        ({"seeds": [0.0]}, "'seeds[0]' must be a whole number, not 0.0"),
+        ({"seeds": [10**23]}, "'seeds[0]' must be at most 4294967295"),
+        ({"overrides": {"gcn": {"shrinkage": 2.0}}}, "shrinkage is 2.0, but must be above 0 and"),
         ({"split_seed": 1}, "unknown key 'split_seed'; it was renamed to 'split_seeds'"),
         ({"device": "tpu"}, "'device' must be one of auto, cpu, cuda, not 'tpu'"),
         (
@@ -147,6 +150,18 @@ def test_broken_yaml_names_the_line(tmp_path):
             "gcn",
             GCN.replace("    dropout:", "#"),
             "presets.common has no 'dropout', w",
+        ),
+        (
+            "methods",
+            "gcn",
+            GCN.replace("learning_rate: 3.0e-4", "learning_rate: 3e-4"),
+            "presets.common.learning_rate should be float, not '3e-4'",
+        ),
+        (
+            "methods",
+            "gcn",
+            GCN.replace("optimiser: adamw", "optimiser: adamww"),
+            "presets.common.optimiser is 'adamww', but must be one of",
         ),
         ("experiments", "mine", "title: M\nruns: [{variants: [brio-k3]}]\n", "unknown variant"),
         (

@@ -108,6 +108,7 @@ def _hyperparameters(configuration: Configuration, where: Where) -> Iterator[str
     commons = {name: method["presets"]["common"] for name, method in configuration.methods.items()}
     for name, method in configuration.methods.items():
         place, common = shown(configuration.find("methods", name)), commons[name]
+        yield from _types(name, common, f"{place}: presets.common")
         for preset, values in method["presets"].items():
             yield from _changes(values, common, f"{place}: presets.{preset}")
         for key, values in method["search"].items():
@@ -117,6 +118,18 @@ def _hyperparameters(configuration: Configuration, where: Where) -> Iterator[str
     for method, values in configuration.config["overrides"].items():
         common = everything if method == "all" else commons[method]
         yield from _changes(values, common, f"{where('overrides')}: overrides.{method}")
+
+
+def _types(method: str, values: dict, place: str) -> Iterator[str]:
+    """Values that the class of a method would refuse: found here, no finished run is lost."""
+    known = (declared(method) if has_code(method) else None) or {}
+    for key, value in values.items():
+        kind = known[key].type if key in known else None
+        try:
+            if kind:
+                typed(value, kind, f"{place}.{key}")
+        except BrioError as error:
+            yield str(error)
 
 
 def _changes(values: dict, common: dict, place: str) -> Iterator[str]:
@@ -156,13 +169,8 @@ def _code(configuration: Configuration, where: Where) -> Iterator[str]:
                 )
             continue
         yield from _unknown(common, known, "hyperparameter", f"{place}: presets.common")
-        for key, (kind, needed) in known.items():
-            if key in common and kind:
-                try:
-                    typed(common[key], kind, f"{place}: presets.common.{key}")
-                except BrioError as error:
-                    yield str(error)
-            if needed and key not in common:
+        for key, field in known.items():
+            if field.needed and key not in common:
                 yield (
                     f"{place}: presets.common has no {key!r}, which {module_of(name)} needs; add it"
                 )

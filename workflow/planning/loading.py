@@ -66,7 +66,7 @@ def load(
         check(config, schema("config"), where)
     config = filled(config, schema("config"))
     for key in ("results", "data_dir"):
-        config[key] = str(Path(config[key]))
+        config[key] = str(Path(config[key]).expanduser())
         if strange := sorted(set(config[key]) & set("{}<>")):
             raise ConfigurationError(
                 f"{where(key)}: {key!r} is {config[key]!r}, but Snakemake reads {strange[0]!r} in "

@@ -93,8 +93,12 @@ def check(value: object, rules: dict, where: object) -> None:
     """
     # Imported here because the jobs of a cluster, which trust the first check, do without it.
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
-    errors = sorted(Draft202012Validator(rules).iter_errors(value), key=_importance)
+    # JSON takes 4.0 for a whole number, but names of files and ranges do not.
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, one: type(one) is int)
+    errors = extend(Draft202012Validator, type_checker=types)(rules).iter_errors(value)
+    errors = sorted(errors, key=_importance)
     if errors:
         error = errors[0]
         top = error.absolute_path[0] if error.absolute_path else _culprit(error)
