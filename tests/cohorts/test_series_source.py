@@ -199,6 +199,7 @@ def test_constant_means_without_variation_in_single_precision():
         ("s.tsv", "a\tb\n", "unreadable file"),
         ("s.tsv", "1.5\t2\n3\tx\n", "could not convert"),
         ("s.tsv", "a\tb\n3\tx\n", "could not convert"),
+        ("s.tsv", "a\tb\n3,5\t-0,7\n", "it has decimal commas; write decimal points"),
         ("s.csv", "1.0,2\n3\n4,5,6\n", "unreadable file"),
         ("s.npy", "not numpy", "unreadable file"),
         ("s.mat", "not MATLAB", "unreadable file"),
@@ -211,6 +212,12 @@ def test_bad_files_are_reasons(tmp_path, name, content, reason):
     (tmp_path / name).write_text(content)
     with pytest.raises(Unusable, match=reason):
         series_scan(tmp_path / name)
+
+
+def test_other_encodings_are_a_reason(tmp_path):
+    (tmp_path / "s.tsv").write_text("a\tb\n1.5\t2\n", encoding="utf-16")
+    with pytest.raises(Unusable, match="it is not in UTF-8; save it so"):
+        read_series_file(tmp_path / "s.tsv")
 
 
 def test_array_of_another_shape_is_a_reason(tmp_path):

@@ -138,6 +138,10 @@ def _read_text(path: Path, usual: str) -> tuple[np.ndarray, tuple[str, ...]]:
         csv.Error, OverflowError, MemoryError,
     ) as error:  # fmt: skip
         text = str(error) or "too large for the memory"
+        if isinstance(error, UnicodeDecodeError):
+            text = "it is not in UTF-8; save it so"
+        elif re.search(r"'[+-]?\d*,\d+'", text):
+            text = "it has decimal commas; write decimal points"
         raise Unusable(f"unreadable file: {path.name} ({text})") from None
     return values, names if len(names) == values.shape[1] else ()
 
