@@ -76,11 +76,13 @@ def test_a_home_folder_is_found(monkeypatch):
     assert configuration(results="~/brio").config["results"] == "/home/someone/brio"
 
 
-def test_settings_come_in_this_order(elsewhere):
+def test_settings_come_in_this_order(elsewhere, monkeypatch):
+    # A method of this name has no code.
+    monkeypatch.setattr("workflow.planning.checks._code", lambda *_: ())
     elsewhere(
         "methods",
         "mine",
-        "method: mine\nlabel: M\ngroup: Ours\nplanned: true\n"
+        "method: mine\nlabel: M\ngroup: Ours\n"
         "presets: {common: {a: 1, b: 1, c: 1, d: 1, e: 1}, published: {b: 2, c: 2, d: 2, e: 2}}\n"
         "variants: {mine-e5: {label: M5, hyperparameters: {e: 5}}}\n",
     )
@@ -122,14 +124,6 @@ def test_the_demo_changes_settings_to_valid_ones():
         registry.find(method).Hyperparameters.of(
             resolved.train_params(method)["hyperparameters"], method
         )
-
-
-def test_planned_methods_have_no_code():
-    from brio_core.system.versions import method_files
-
-    methods = configuration().methods
-    for name, method in methods.items():
-        assert method["planned"] != bool(method_files(name)), name
 
 
 def test_the_reference_of_all_keys_is_up_to_date(tmp_path, run_script):

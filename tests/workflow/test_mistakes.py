@@ -42,7 +42,7 @@ GCN = (ROOT / "config/methods/gcn.yaml").read_text(encoding="utf-8")
         ({"device": "tpu"}, "'device' must be one of auto, cpu, cuda, not 'tpu'"),
         (
             {"methods": "some"},
-            "'methods' cannot be 'some'; it means: 'all', 'implemented' or a list",
+            "'methods' cannot be 'some'; it means: 'all', or a list of methods",
         ),
         ({"cohorts": ["dmeo"]}, "unknown name 'dmeo' in 'cohorts', there is no config/datasets/"),
         ({"methods": ["gnc"]}, "unknown name 'gnc' in 'methods'"),
@@ -142,7 +142,7 @@ def test_broken_yaml_names_the_line(tmp_path):
             "methods",
             "mine",
             "method: mine\nlabel: M\ngroup: Ours\n",
-            "method 'mine' has no code, brio_core/methods/mine.py does not exist; write it, or say",
+            "method 'mine' has no code, brio_core/methods/mine.py does not exist; write it, or",
         ),
         ("methods", "gcn", GCN.replace("dropout:", "drop:"), "unknown hyperparameter 'drop'; did"),
         (

@@ -52,17 +52,6 @@ def test_absent_cohorts_are_skipped_and_stay_in_the_tables():
         configuration(cohorts=cohorts[1:], on_missing="skip", data_dir="nowhere")
 
 
-def test_methods_without_code_are_skipped_and_stay_in_the_tables(project):
-    path = project.folder / "config/methods/future.yaml"
-    path.write_text("method: future\nlabel: Future\ngroup: Ours\nplanned: true\n")
-    words = ("--config", "methods=[gcn,future]", "experiments=[main]", "on_missing=skip")
-    done = project.snakemake("-n", "-p", *words)
-    assert "variant=gcn" in done.stdout and "variant=future" not in done.stdout
-    commands = [line for line in done.stdout.splitlines() if "/table.py" in line]
-    table = next(line for line in commands if "tables/main-loso" in line)
-    assert "Future" in table, "as a row that says: not run"
-
-
 def test_the_tables_of_the_paper_have_its_methods_in_its_order():
     """17 methods and the linear rows, five cohorts, also where nothing of them was run."""
     paper = load(yaml.safe_load((ROOT / "config/paper.yaml").read_text()))

@@ -166,18 +166,6 @@ def test_repetition_times_of_sites_that_are_spelt_differently(tmp_path):
             assert ("tiny names 'Site_1', which is 'site1' in column 'site'" in said) == bool(code)
 
 
-def test_planned_methods_can_be_planned_and_not_run(project):
-    for name in ("future", "later"):
-        path = project.folder / f"config/methods/{name}.yaml"
-        path.write_text(f"method: {name}\nlabel: F\ngroup: Ours\nplanned: true\n")
-    words = ("--config", "methods=[gcn,later,future]", "experiments=[main]")
-    assert project.snakemake("-n", "-q", *words).returncode == 0
-    said = sentence(project.snakemake("--cores", "1", *words))
-    assert "planned but have no code yet: future, later." in said
-    assert "Remove them from 'methods' in the configuration" in said
-    assert not (project.folder / "results").exists()
-
-
 def test_targets_that_need_another_configuration(project):
     said = sentence(project.snakemake("paper", "-n"))
     assert "write --configfile config/paper.yaml instead" in said

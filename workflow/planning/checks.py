@@ -153,12 +153,10 @@ def _code(configuration: Configuration, where: Where) -> Iterator[str]:
     """The code of a method must be there, and must know the hyperparameters of its file."""
     for name in configuration.config["methods"]:
         method, place = configuration.methods[name], shown(configuration.find("methods", name))
-        if method["planned"]:
-            continue
         if not has_code(name):
             yield (
                 f"{place}: method {name!r} has no code, {module_of(name)}.py does not exist; write "
-                "it, or say 'planned: true', or take the method out of 'methods'"
+                "it, or take the method out of 'methods'"
             )
         common, known = method["presets"]["common"], declared(name)
         if known is None:

@@ -21,7 +21,7 @@ from workflow.planning.console import quieten, report_words
 from workflow.planning.files import shown
 from workflow.planning.locks import lock
 from workflow.planning.paths import Run, runs_of
-from workflow.planning.remote import planned_jobs, write_jobs
+from workflow.planning.remote import write_jobs
 from workflow.planning.runs import resolved, wanted_runs
 from workflow.planning.sources import has_gpu, missing_data
 
@@ -158,9 +158,6 @@ def _problems(workflow, configuration: Configuration) -> Iterator[str]:
     # Other executors send jobs to machines that this one knows nothing about.
     if workflow.local_exec:
         yield from _missing_gpu(configuration, variants)
-    if any(job.rule.name == "remote" for job in jobs):
-        variants |= {run.variant for _, run in planned_jobs(configuration)}
-    yield from _missing_code(configuration, variants)
 
 
 def _missing_data(configuration: Configuration, cohorts: set[str]) -> Iterator[str]:
@@ -173,16 +170,6 @@ def _missing_data(configuration: Configuration, cohorts: set[str]) -> Iterator[s
             "others with '--config on_missing=skip'."
         )
         yield "\n".join(["the data of some cohorts are missing.", *missing, advice])
-
-
-def _missing_code(configuration: Configuration, variants: set[str]) -> Iterator[str]:
-    needed = {configuration.variants[variant][0] for variant in variants}
-    planned = [name for name in sorted(needed) if configuration.methods[name]["planned"]]
-    if planned:
-        yield (
-            f"some methods are planned but have no code yet: {', '.join(planned)}.\n"
-            "Remove them from 'methods' in the configuration or from the experiment."
-        )
 
 
 def _missing_gpu(configuration: Configuration, variants: set[str]) -> Iterator[str]:

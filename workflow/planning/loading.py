@@ -73,9 +73,8 @@ def load(
                 "its own way; name a folder without it"
             )
     methods = {name: read("methods", name) for name in names("methods", places)}
-    coded = [name for name, method in methods.items() if not method["planned"]]
-    named = {"all": list(methods), "implemented": coded}
-    config["methods"] = named.get(str(config["methods"]), config["methods"])
+    if config["methods"] == "all":
+        config["methods"] = list(methods)
     for key, kind in FILES.items():
         for name in config[key]:
             if find(kind, name, places) is None:
@@ -85,7 +84,7 @@ def load(
                 )
     datasets = {name: read("datasets", name) for name in config["cohorts"]}
     experiments = {name: read("experiments", name) for name in names("experiments", places)}
-    skipped = _skipped(config, datasets, methods)
+    skipped = _skipped(config, datasets)
     configuration = Configuration(config, datasets, methods, experiments, places, skipped)
     if checked:
         check_files(configuration, where)
@@ -101,12 +100,11 @@ def load(
     return configuration
 
 
-def _skipped(config: dict, datasets: dict, methods: dict) -> frozenset[str]:
+def _skipped(config: dict, datasets: dict) -> frozenset[str]:
     if config["on_missing"] == "stop":
         return frozenset()
     data_dir = config["data_dir"]
-    absent = [name for name, dataset in datasets.items() if missing_data(dataset, data_dir)]
-    return frozenset([*absent, *(name for name, method in methods.items() if method["planned"])])
+    return frozenset(name for name in datasets if missing_data(datasets[name], data_dir))
 
 
 def _origin(files: Sequence[Path], assigned: Container[str]) -> Callable[[str | None], str]:

@@ -20,19 +20,17 @@ def experiment_runs(configuration: Configuration, experiment: str) -> tuple[Run,
     The experiment's file says what belongs to it; the configuration chooses from that by its
     cohorts and methods.
     """
-    skipped = configuration.skipped
     return tuple(
         run
         for run in wanted_runs(configuration, experiment)
-        if run.cohort not in skipped
-        and configuration.variants[run.variant][0] not in skipped
+        if run.cohort not in configuration.skipped
         and (configuration.config["untrained"] == "train" or _has_results(configuration, run))
     )
 
 
 @lru_cache
 def wanted_runs(configuration: Configuration, experiment: str) -> tuple[Run, ...]:
-    """The same with what is skipped because its data, its code or its results are not there."""
+    """The same with what is skipped because its data or its results are not there."""
     entries = configuration.experiments[experiment]["runs"]
     runs = (run for entry in entries for run in _entry_runs(configuration, experiment, entry))
     return tuple(dict.fromkeys(runs))
@@ -90,8 +88,6 @@ def _variants(configuration: Configuration, wanted: str | list) -> list[str]:
     allowed = configuration.config["variants"]
     if wanted == "all":
         return methods
-    if wanted == "implemented":
-        return [name for name in methods if not configuration.methods[name]["planned"]]
     if wanted == "published":
         return [name for name in map(published_variant, methods) if name in known]
     if wanted == "searched":
