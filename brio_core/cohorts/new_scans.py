@@ -136,7 +136,7 @@ class People:
 
 
 def read_people(path: Path, subjects: list[str], dataset: dict) -> People:
-    """The rows of a table for ``subjects``, whose ids may be a part of the names of their files."""
+    """The rows of a table for ``subjects``, which may be names of files that begin with ids."""
     table = read_table(path)
     columns = {role: _column(table, role, dataset) for role in COLUMNS}
     if columns["subject"] is None:
@@ -150,6 +150,12 @@ def read_people(path: Path, subjects: list[str], dataset: dict) -> People:
             f"{path} has no row for any scan, such as {subjects[0]!r}; write ids as in the names "
             "of the files"
         )
+    for place, one in enumerate(ids):
+        if len(same := [name for name, its in zip(subjects, places) if its == place]) > 1:
+            raise BrioError(
+                f"{path}: the row {one!r} would serve the scans {same[0]} and {same[1]}; leave one "
+                "of them in the folder, or write ids as in the names of the files"
+            )
 
     def values(role: str) -> list[str]:
         if columns[role] is None:
@@ -185,15 +191,15 @@ def _column(table, role: str, dataset: dict) -> str | None:
 
 
 def _place(subject: str, ids: list[str], path: Path) -> int | None:
-    """The row of a subject: its id, or the one that is a whole word of it."""
-    bare = subject.removeprefix("sub-")
-    same = [place for place, one in enumerate(ids) if one.removeprefix("sub-") == bare]
-    words = set(re.split("[^A-Za-z0-9]+", subject))
-    found = same or [
-        place
-        for place, one in enumerate(ids)
-        if one in words or re.search(rf"(^|[^A-Za-z0-9]){re.escape(one)}($|[^A-Za-z0-9])", subject)
-    ]
+    """The row of a subject: its id, or the longest that begins its name or the value of ``sub-``.
+
+    Other parts of a name do not count: the 1 of ``sub-002_run-1`` is no subject.
+    """
+    bare = [one.removeprefix("sub-") for one in ids]
+    name = re.split("(?:^|_)sub-", subject)[-1]
+    begin = [one for one in bare if name.startswith(one) and not name[len(one) :][:1].isalnum()]
+    own = subject if subject in bare else max(begin, key=len, default=None)
+    found = [place for place, one in enumerate(bare) if one == own]
     if len(found) > 1:
         raise BrioError(f"{path} has several rows for the scan {subject}; leave one of them")
     return found[0] if found else None

@@ -1,0 +1,42 @@
+"""Scans of a new site: which row of a table is theirs, and which files are scans."""
+
+import numpy as np
+import pytest
+
+from brio_core.cohorts.new_scans import read_people
+from brio_core.system.errors import BrioError
+
+
+@pytest.fixture
+def people(tmp_path):
+    """The labels that scans get from a table with some ids, the first of them of class 1."""
+
+    def read(ids, subjects):
+        rows = [f"{one}\t{int(place == 0)}" for place, one in enumerate(ids)]
+        path = tmp_path / "people.tsv"
+        path.write_text("\n".join(["participant_id\tlabel", *rows]) + "\n")
+        return read_people(path, subjects, {}).label.tolist()
+
+    return read
+
+
+@pytest.mark.parametrize("ids, subjects, labels", [
+    (["10", "1"], ["10_run-1", "1_run-1"], [1, 0]),
+    (["10", "1"], ["10_run-1", "2_run-1"], [1, np.nan]),
+    (["1", "002"], ["sub-002_run-1", "sub-003_run-1"], [0, np.nan]),
+    (["sub-002", "1"], ["lab_ses-1_sub-002_run-1", "1"], [1, 0]),
+    (["s_1_2", "s_1"], ["s_1_rois", "s_1_2_rois"], [0, 1]),
+    (["002_ses-1", "002_ses-2"], ["sub-002_ses-1_bold", "sub-002_ses-2_bold"], [1, 0]),
+])  # fmt: skip
+def test_an_id_is_that_of_sub_or_begins_the_name(people, ids, subjects, labels):
+    np.testing.assert_equal(people(ids, subjects), [float(label) for label in labels])
+
+
+def test_a_number_of_a_run_is_no_id(people):
+    with pytest.raises(BrioError, match="has no row for any scan, such as 'sub-001_run-1'"):
+        people(["1", "2"], ["sub-001_run-1", "sub-002_run-1"])
+
+
+def test_a_row_serves_one_scan(people):
+    with pytest.raises(BrioError, match="the row '7' would serve the scans 7_run-1 and 7_run-2;"):
+        people(["7", "8"], ["7_run-1", "7_run-2", "8_run-1"])
