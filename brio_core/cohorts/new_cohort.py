@@ -1,5 +1,6 @@
 """The dataset file and the configuration of a new cohort: what its files tell, what a user adds."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -55,13 +56,16 @@ class Answers:
 
 def describe(name: str, data_dir: Path, answers: Answers) -> dict:
     """The content of the dataset file of a cohort in the folder ``data_dir``/``name``."""
-    root = data_dir / answers("folder", f"the folder of the cohort below {data_dir}", name)
+    folder = answers("folder", f"the folder of the cohort below {data_dir}", name)
+    folder = _below(data_dir, folder, "folder")
+    root = data_dir / folder
     if not root.is_dir():
         raise BrioError(f"the folder {root} does not exist; put the data there, or name --folder")
     tables = (one for one in TABLES if (root / one).is_file())
     participants = answers(
         "participants", f"the table of subjects below {root}", next(tables, None)
     )
+    participants = _below(root, participants, "participants")
     table = read_table(root / participants)
     columns = {role: _column(role, table, answers) for role in COLUMNS}
     columns = {role: column for role, column in columns.items() if column}
@@ -73,11 +77,19 @@ def describe(name: str, data_dir: Path, answers: Answers) -> dict:
         source["participants"] = participants
     return {
         "cohort": name,
-        "source": {"kind": source.pop("kind"), "folder": root.name, **source},
+        "source": {"kind": source.pop("kind"), "folder": folder, **source},
         "columns": columns,
         "label": {"positive": positive, "negative": negative},
         "rois": {"expected": int(rois)},
     }
+
+
+def _below(folder: Path, path: str, option: str) -> str:
+    """A path as seen from a folder, which a dataset file needs; links are not followed."""
+    relative = os.path.relpath(folder / path, folder)
+    if relative.split(os.sep)[0] == os.pardir:
+        raise BrioError(f"--{option} {path} is outside {folder}; move or link the data there")
+    return relative
 
 
 def _column(role: str, table: Any, answers: Answers) -> str | None:

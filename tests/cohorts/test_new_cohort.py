@@ -54,6 +54,8 @@ def test_what_the_files_tell(lab, run_script):
     (["ours"], "the folder data/ours does not exist; put the data there, or name --folder"),
     (["mine", "--kind", "bids"], "the files do not tell the folder of images below data/mine"),
     (["mine", "--pattern", "a/{subject}"], "do not tell the number of ROIs; say it with --rois"),
+    (["mine", "--folder", "../elsewhere"], "--folder ../elsewhere is outside data; move or link"),
+    (["mine", "--participants", "../a.csv"], "--participants ../a.csv is outside data/mine"),
     (["a b", "--folder", "mine"], "'cohort' cannot be 'a b'; it means: Name of the cohort"),
 ])  # fmt: skip
 def test_mistakes_are_one_sentence_and_nothing_is_written(lab, run_script, words, said):
@@ -61,6 +63,14 @@ def test_mistakes_are_one_sentence_and_nothing_is_written(lab, run_script, words
     assert result.returncode == 1 and said in result.stderr, result.stderr
     assert result.stderr.count("\n") == 1
     assert not (lab / "config").exists()
+
+
+def test_a_folder_within_a_folder(lab):
+    (lab / "data/lab").mkdir()
+    (lab / "data/mine").rename(lab / "data/lab/mine")
+    for folder in ("lab/mine", "lab/../lab/mine/", str(lab / "data/lab/mine")):
+        found = describe("mine", lab / "data", Answers({"folder": folder}))
+        assert found["source"]["folder"] == "lab/mine"
 
 
 def test_what_is_asked(lab):
