@@ -9,6 +9,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from brio_core.system.cli import run
 from brio_core.system.errors import BrioError
@@ -107,11 +108,20 @@ def new_cohort(arguments: argparse.Namespace) -> None:
     dataset = describe(name, data_dir, answers)
     config = configuration(dataset, data_dir, arguments.methods or METHODS)
     check_schema(dataset, schema("dataset"), "the new dataset file")
-    for path, content in zip(paths, (dataset, config)):
-        write_text(path, as_yaml(content))
-        print(f"{path}:\n{as_yaml(content)}")
-    if IN_CLONE:
-        load(read_yaml(paths[1]), [paths[1]])
+    texts = {path: as_yaml(content) for path, content in zip(paths, (dataset, config))}
+    # Methods and all else are checked elsewhere first, so that a mistake leaves no file behind.
+    with TemporaryDirectory() as folder:
+        copies = [Path(folder, path) for path in paths]
+        for copy, text in zip(copies, texts.values()):
+            write_text(copy, text)
+        try:
+            if IN_CLONE:
+                load(read_yaml(copies[1]), [copies[1]])
+        except BrioError as error:
+            raise BrioError(str(error).replace(f"{folder}{os.sep}", "")) from None
+    for path, text in texts.items():
+        write_text(path, text)
+        print(f"{path}:\n{text}")
     if not arguments.no_check:
         check(argparse.Namespace(dataset=paths[0], data_dir=data_dir, split_seed=0, table=None))
     print(f"\nrun it: brio run --configfile {paths[1]}")

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from brio_core.cohorts.readers.series import SERIES_ENDINGS, read_series_file
@@ -96,10 +98,11 @@ def _column(role: str, table: Any, answers: Answers) -> str | None:
     names = {column.lower(): column for column in table.columns}
     found = (names[one] for one in COLUMNS[role] if one in names)
     guess = next(found, None)
-    if role not in NEEDED:
-        return answers.given.get(role) or guess
-    column = answers(role, f"the column with the {role}", guess)
-    if column not in table.columns:
+    if role in NEEDED:
+        column = answers(role, f"the column with the {role}", guess)
+    else:
+        column = answers.given.get(role) or guess
+    if column and column not in table.columns:
         raise BrioError(
             f"the table of subjects has no column {column!r}; it has {', '.join(table.columns)}"
         )
@@ -132,9 +135,24 @@ def _source(root: Path, table: Any, columns: dict, answers: Answers) -> tuple[di
         "the file of a subject, such as series/{subject}.tsv",
         find_pattern(root, [tuple(row) for row in subjects][:LOOKED_AT]),
     )
-    files = sorted(root.glob(re.sub(r"\{\w+\}", "*", pattern)))
+    pattern = _below(root, pattern, "pattern")
+    files = sorted(root.glob(_as_glob(pattern)))
     guess = next((count for file in files[:LOOKED_AT] if (count := _n_rois(file))), None)
     return {"kind": "series", "pattern": pattern}, answers("rois", "the number of ROIs", guess)
+
+
+def _as_glob(pattern: str) -> str:
+    try:
+        parts = [(text, field) for text, field, *_ in Formatter().parse(pattern)]
+    except ValueError:
+        parts = []
+    fields = {field for _, field in parts if field is not None}
+    if "subject" not in fields or not fields <= {"subject", "site"}:
+        raise BrioError(
+            f"--pattern {pattern} must have {{subject}}, may have {{site}}, and nothing else in "
+            "braces; correct it"
+        )
+    return "".join(escape(text) + ("*" if field else "") for text, field in parts)
 
 
 def find_pattern(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:

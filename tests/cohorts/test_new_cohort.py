@@ -56,6 +56,11 @@ def test_what_the_files_tell(lab, run_script):
     (["mine", "--pattern", "a/{subject}"], "do not tell the number of ROIs; say it with --rois"),
     (["mine", "--folder", "../elsewhere"], "--folder ../elsewhere is outside data; move or link"),
     (["mine", "--participants", "../a.csv"], "--participants ../a.csv is outside data/mine"),
+    (["mine", "--methods", "linear-logaritm"], "error: config/mine.yaml: unknown name 'linear-log"),
+    (["mine", "--age", "Alter"], "the table of subjects has no column 'Alter'; it has ID, Center"),
+    (["mine", "--pattern", "roi/{participant}.tsv"], "{participant}.tsv must have {subject}, may"),
+    (["mine", "--pattern", "roi/{subject.tsv"], "--pattern roi/{subject.tsv must have {subject}"),
+    (["mine", "--pattern", "/etc/{subject}"], "--pattern /etc/{subject} is outside data/mine"),
     (["a b", "--folder", "mine"], "'cohort' cannot be 'a b'; it means: Name of the cohort"),
 ])  # fmt: skip
 def test_mistakes_are_one_sentence_and_nothing_is_written(lab, run_script, words, said):
@@ -71,6 +76,12 @@ def test_a_folder_within_a_folder(lab):
     for folder in ("lab/mine", "lab/../lab/mine/", str(lab / "data/lab/mine")):
         found = describe("mine", lab / "data", Answers({"folder": folder}))
         assert found["source"]["folder"] == "lab/mine"
+
+
+def test_a_pattern_with_its_whole_path(lab):
+    pattern = str(lab / "data/mine/roi/{site}/{subject}_ts.npy")
+    found = describe("mine", lab / "data", Answers({"pattern": pattern}))
+    assert found["source"]["pattern"] == "roi/{site}/{subject}_ts.npy"
 
 
 def test_what_is_asked(lab):
