@@ -27,7 +27,7 @@ COLUMNS = {
     "group": ("family", "family_id", "person"),
 }
 NEEDED = ("subject", "site", "label")
-POSITIVE = ("patient", "patients", "case", "asd", "mdd", "yes", "true", "1")
+POSITIVE = ("patient", "patients", "case", "asd", "mdd", "yes", "true")
 IMAGES = "sub-*/**/func/*_desc-preproc_bold.nii*"
 TABLES = ("participants.tsv", "participants.csv", "participants.xlsx")
 # Subjects whose files are looked for.
@@ -112,8 +112,10 @@ def _column(role: str, table: Any, answers: Answers) -> str | None:
 def _classes(column: Any, name: str, answers: Answers) -> tuple[str, str]:
     values = sorted(set(column) - {MISSING})
     two = values if len(values) == 2 else []
-    likely = [one for one in two if one.lower() in POSITIVE]
-    positive = answers("positive", f"the value of {name} for class 1", *likely[:1])
+    # Beside 0, 1 is the patient; beside 2 it may be either.
+    likely = ["1"] if two == ["0", "1"] else [one for one in two if one.lower() in POSITIVE]
+    guess = likely[0] if len(likely) == 1 else None
+    positive = answers("positive", f"the value of {name} for class 1", guess)
     others = [one for one in two if one != positive]
     negative = answers("negative", f"the value of {name} for class 0", *others[:1])
     for value in (positive, negative):

@@ -84,6 +84,20 @@ def test_a_pattern_with_its_whole_path(lab):
     assert found["source"]["pattern"] == "roi/{site}/{subject}_ts.npy"
 
 
+@pytest.mark.parametrize("classes, positive", [("01", "1"), ("12", None), (("MDD", "ASD"), None)])
+def test_a_class_is_guessed_where_only_one_can_be_the_patient(lab, classes, positive):
+    path = lab / "data/mine/participants.csv"
+    text = path.read_text().replace("HC", classes[0]).replace("ASD", classes[1])
+    path.write_text(text)
+    if positive:
+        assert describe("mine", lab / "data", Answers({}))["label"]["positive"] == positive
+        return
+    with pytest.raises(BrioError, match="the value of DX for class 1; say it with --positive"):
+        describe("mine", lab / "data", Answers({}))
+    found = describe("mine", lab / "data", Answers({"positive": classes[0]}))
+    assert found["label"] == {"positive": classes[0], "negative": classes[1]}
+
+
 def test_what_is_asked(lab):
     asked = []
 
