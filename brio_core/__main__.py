@@ -147,6 +147,13 @@ def run_workflow(words: list[str]) -> None:
     os.execve(sys.executable, [*command, *words], os.environ | {"PATH": path})
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return count
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     top = argparse.ArgumentParser(prog="brio", description=__doc__.splitlines()[0])
@@ -181,7 +188,7 @@ def parser() -> argparse.ArgumentParser:
     one = add("predict", predict, ("bundle", "the model bundle"), scans)
     one.add_argument("--out", type=Path, required=True, help="folder for table and page")
     one.add_argument("--labels", type=Path, help="table with the true classes, to be scored")
-    one.add_argument("--reestimates", type=int, default=20, help="of each scan (20)")
+    one.add_argument("--reestimates", type=_count, default=20, help="of each scan (20)")
     one.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(cpu)")
 
     one = add("card", card, ("bundle", "the model bundle"))

@@ -61,3 +61,10 @@ def test_without_snakemake(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["brio", "run"])
     with pytest.raises(BrioError, match="needs Snakemake, which this environment lacks"):
         brio.main()
+
+
+@pytest.mark.parametrize("count", ["-1", "few"])
+def test_a_number_of_reestimates_is_checked_when_it_is_read(count, capsys):
+    with pytest.raises(SystemExit):
+        brio.parser().parse_args(["predict", "b", "s", "--out", "o", f"--reestimates={count}"])
+    assert "argument --reestimates: " in capsys.readouterr().err

@@ -13,6 +13,7 @@ from brio_core.cohorts.readers.series import SERIES_ENDINGS, series_scan
 from brio_core.cohorts.scan import Scan, Unusable, constant_columns
 from brio_core.cohorts.stores import read_series
 from brio_core.cohorts.tables import MISSING, read_table
+from brio_core.system import sealed
 from brio_core.system.errors import BrioError
 
 # What a table of people may call its columns, beside what the bundle's own cohort calls them.
@@ -24,6 +25,8 @@ COLUMNS = {
     "mean_fd": ("mean_fd",),
     "tr": ("tr", "repetition_time"),
 }
+# Names have other dots, too: ro.01.tsv and ro.02.tsv are two subjects.
+_ENDING = re.compile(f"({'|'.join(map(re.escape, SERIES_ENDINGS))})$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> lis
     """
     if not path.exists():
         raise BrioError(f"{path} does not exist; name a folder of ROI series or a series.h5")
+    if path.is_file() and not sealed.is_sealed(path):
+        raise BrioError(f"{path} is one file; name its folder, or a series.h5 of the workflow")
     if path.is_file():
         found = list(_stored(path))
     elif (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func")):
@@ -71,10 +76,16 @@ def _stored(path: Path) -> Iterator[NewScan]:
 def _folder(path: Path, other: set[Path]) -> Iterator[NewScan]:
     """One file per subject, which is called like the file without its ending."""
     skipped = {one.resolve() for one in other}
-    for file in sorted(path.rglob("*")):
-        is_series = file.name.lower().endswith(SERIES_ENDINGS) and file.is_file()
-        if is_series and file.resolve() not in skipped and file.stem != "participants":
-            yield _read(file.name.partition(".")[0], file)
+    for file in _series_files(path, "*"):
+        subject = re.sub(_ENDING, "", file.name)
+        if file.resolve() not in skipped and subject != "participants":
+            yield _read(subject, file)
+
+
+def _series_files(path: Path, pattern: str) -> list[Path]:
+    """Names that begin with a dot are notes of other systems, such as ._sub-001.tsv of macOS."""
+    files = (file for file in sorted(path.rglob(pattern)) if not file.name.startswith("."))
+    return [file for file in files if re.search(_ENDING, file.name) and file.is_file()]
 
 
 def _read(subject: str, file: Path) -> NewScan:
@@ -88,8 +99,7 @@ def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:
     if dataset.get("source", {}).get("kind") == "bids":
         yield from _like_cohort(path, dataset)
         return
-    files = sorted(path.rglob("*_timeseries.*"))
-    files = [file for file in files if file.name.lower().endswith(SERIES_ENDINGS)]
+    files = _series_files(path, "*_timeseries.*")
     files = [file for file in files if "desc-confounds" not in file.name]
     if not files:
         raise BrioError(

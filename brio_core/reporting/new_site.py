@@ -10,6 +10,7 @@ from brio_core.reporting.pages.plain import Block, Drawing, Heading, Notice, as_
 from brio_core.reporting.predicted import STABLE, UNSTABLE, Predicted, external_validation, predict
 from brio_core.reporting.results import class_names
 from brio_core.reporting.table import NONE, Cell, Row, Table, number, plural
+from brio_core.system.errors import BrioError
 from brio_core.system.files import write_text
 from brio_core.training.bundle import read_bundle
 
@@ -23,6 +24,8 @@ def predict_scans(
     device: str = "cpu",
 ) -> None:
     """Write predictions.csv and index.html; print the AUC where there are labels."""
+    if Path(bundle).is_dir():
+        raise BrioError(f"{bundle} is a folder; name a bundle, which is a file")
     model = read_bundle(Path(bundle))
     found = predict(model, Path(scans), labels and Path(labels), reestimates, device)
     # Nothing is written before all of it is known.

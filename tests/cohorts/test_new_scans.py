@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from brio_core.cohorts.new_scans import read_people
+from brio_core.cohorts.new_scans import read_new_scans, read_people
 from brio_core.system.errors import BrioError
 
 
@@ -40,3 +40,19 @@ def test_a_number_of_a_run_is_no_id(people):
 def test_a_row_serves_one_scan(people):
     with pytest.raises(BrioError, match="the row '7' would serve the scans 7_run-1 and 7_run-2;"):
         people(["7", "8"], ["7_run-1", "7_run-2", "8_run-1"])
+
+
+def test_which_files_are_scans_of_whom(tmp_path):
+    for name in ("ro.01.tsv", "ro.02.TSV", "._ro.01.tsv", "participants.tsv", "notes.doc"):
+        np.savetxt(tmp_path / name, np.random.default_rng(0).normal(size=(9, 4)), delimiter="\t")
+    found = read_new_scans(tmp_path, {})
+    assert [one.subject for one in found] == ["ro.01", "ro.02"]
+    assert not any(one.problem for one in found)
+
+
+@pytest.mark.parametrize("name", ["sub-001.tsv", "sub-001.h5"])
+def test_one_file_is_no_folder(tmp_path, name):
+    (tmp_path / name).write_text("1\t2\n")
+    with pytest.raises(BrioError, match="is one file; name its folder") as error:
+        read_new_scans(tmp_path / name, {})
+    assert "delete" not in str(error.value)

@@ -104,6 +104,9 @@ def spoil(name: str, bundle: Path, scans: Path):
         sealed.seal(bundle)
     elif name == "no bundle":
         shutil.copy(file, bundle)
+    elif name == "folder":
+        bundle.unlink()
+        bundle.mkdir()
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,7 @@ def spoil(name: str, bundle: Path, scans: Path):
         ("edited", "was cut off or edited"),
         ("newer", "newer version of BRIO, and this one reads up to 1; update BRIO"),
         ("no bundle", "is no bundle"),
+        ("folder", "is a folder; name a bundle"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_nothing_is_written(
