@@ -153,6 +153,11 @@ def read_people(path: Path, subjects: list[str], dataset: dict) -> People:
         raise BrioError(
             f"{path} has no column 'subject' or 'participant_id'; name the column of the ids so"
         )
+    if columns["label"] is None:
+        raise BrioError(
+            f"{path} has no column 'label' or 'diagnosis'; name the column of the classes so, and "
+            "write n/a where a class is unknown"
+        )
     ids = table[columns["subject"]].tolist()
     places = [_place(subject, ids, path) for subject in subjects]
     if all(place is None for place in places):

@@ -23,7 +23,7 @@ def predict_scans(
     reestimates: int = 20,
     device: str = "cpu",
 ) -> None:
-    """Write predictions.csv and index.html; print the AUC where there are labels."""
+    """Write predictions.csv and index.html; print what labels tell, where there are some."""
     if Path(bundle).is_dir():
         raise BrioError(f"{bundle} is a folder; name a bundle, which is a file")
     model = read_bundle(Path(bundle))
@@ -35,7 +35,7 @@ def predict_scans(
     done = found.table["probability"].notna().sum()
     print(f"{done} of {len(found.table)} scans are predicted; see {Path(out) / 'index.html'}.")
     print("For research only, not for clinical use.")
-    if found.auc:
+    if labels:
         print(external_validation(found))
 
 
@@ -60,7 +60,7 @@ def page(found: Predicted) -> str:
         f"{plural(len(done), 'scan')} predicted by {about['label']}, trained on {cohort}. Class 1 "
         f"({positive}) is said of {said}, class 0 ({negative}) of {len(done) - said}.",
     ]
-    if found.auc:
+    if table["label"].notna().any():
         blocks.append(f"With the labels that were given: {external_validation(found)}")
     if left := len(table) - len(done):
         verb = "was" if left == 1 else "were"

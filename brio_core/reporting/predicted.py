@@ -201,14 +201,19 @@ def _warnings(
 
 
 def external_validation(found: Predicted) -> str:
-    """What labels say, in one or two sentences."""
+    """What labels say, in one to three sentences."""
     label = found.table.loc[found.table["probability"].notna(), "label"]
     sizes = tuple(int((label == side).sum()) for side in (1, 0))
+    labelled = f"{sum(sizes)} of {len(label)} predicted scans have a label"
+    auc = found.auc
+    if auc is None:
+        one, zero = sizes
+        return f"{labelled}: {one} of class 1 and {zero} of class 0, so there is no AUC."
     others = found.bundle.about["expectation"]["by_site"]
     known = [(one["auc"], one["variance"]) for one in others if one["variance"] is not None]
     low, high = prediction_interval(*np.array(known).reshape(-1, 2).T, sizes)
-    auc = found.auc
-    text = f"AUC {100 * auc.value:.1f} % [{100 * auc.low:.1f}, {100 * auc.high:.1f}]."
+    text = "" if sum(sizes) == len(label) else f"{labelled}. "
+    text += f"AUC {100 * auc.value:.1f} % [{100 * auc.low:.1f}, {100 * auc.high:.1f}]."
     if np.isnan(low):
         return text
     where = "inside" if low <= auc.value <= high else "outside"

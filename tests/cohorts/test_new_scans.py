@@ -42,6 +42,12 @@ def test_a_row_serves_one_scan(people):
         people(["7", "8"], ["7_run-1", "7_run-2", "8_run-1"])
 
 
+def test_labels_need_a_column(tmp_path):
+    (tmp_path / "people.tsv").write_text("participant_id\tage\n1\t30\n")
+    with pytest.raises(BrioError, match="has no column 'label' or 'diagnosis'; name the column"):
+        read_people(tmp_path / "people.tsv", ["1"], {})
+
+
 def test_which_files_are_scans_of_whom(tmp_path):
     for name in ("ro.01.tsv", "ro.02.TSV", "._ro.01.tsv", "participants.tsv", "notes.doc"):
         np.savetxt(tmp_path / name, np.random.default_rng(0).normal(size=(9, 4)), delimiter="\t")

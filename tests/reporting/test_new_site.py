@@ -144,8 +144,9 @@ def test_warnings_and_a_bad_file_do_not_cost_the_others(bundles, scans, tmp_path
     np.savetxt(files[1], dead, "%.9g", "\t", header=names.strip(), comments="")
     files[2].write_text("no numbers\n")
     subjects = [file.name.removesuffix("_rois.tsv") for file in files]
-    rows = [f"{subject}\t{99 if place == 3 else 'n/a'}" for place, subject in enumerate(subjects)]
-    (tmp_path / "people.tsv").write_text("\n".join(["participant_id\ttr", *rows]) + "\n")
+    times = ["99" if place == 3 else "n/a" for place in range(len(subjects))]
+    rows = [f"{subject}\tn/a\t{time}" for subject, time in zip(subjects, times)]
+    (tmp_path / "people.tsv").write_text("\n".join(["participant_id\tlabel\ttr", *rows]) + "\n")
     found = predicted(
         bundles[0] / "without.brio", scans, tmp_path / "out", labels=tmp_path / "people.tsv"
     )
@@ -158,3 +159,17 @@ def test_warnings_and_a_bad_file_do_not_cost_the_others(bundles, scans, tmp_path
     )
     assert "TR 99 s, trained with" in warnings[3]
     assert found["label"].isna().all()
+
+
+@pytest.mark.parametrize(("classes", "said"), [
+    ("11111", "5 of {all} predicted scans have a label: 5 of class 1 and 0 of class 0, so"),
+    ("10110", "5 of {all} predicted scans have a label. AUC "),
+])  # fmt: skip
+def test_few_labels_are_told(bundles, scans, tmp_path, capsys, classes, said):
+    files = sorted(scans.iterdir())
+    rows = [f"{file.name.split('_')[0]}\t{one}" for file, one in zip(files, classes)]
+    (tmp_path / "people.tsv").write_text("\n".join(["participant_id\tlabel", *rows]) + "\n")
+    predict_scans(bundles[0] / "without.brio", scans, tmp_path / "out", tmp_path / "people.tsv", 0)
+    said = said.format(all=len(files))
+    assert said in capsys.readouterr().out
+    assert said in (tmp_path / "out/index.html").read_text()
