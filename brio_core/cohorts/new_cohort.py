@@ -139,8 +139,10 @@ def _source(root: Path, table: Any, columns: dict, answers: Answers) -> tuple[di
     )
     pattern = _below(root, pattern, "pattern")
     files = sorted(root.glob(_as_glob(pattern)))
-    guess = next((count for file in files[:LOOKED_AT] if (count := _n_rois(file))), None)
-    return {"kind": "series", "pattern": pattern}, answers("rois", "the number of ROIs", guess)
+    guess, problem = _n_rois([file for file in files if not file.name.startswith(".")])
+    why = f" ({problem or f'no file below {root} fits {pattern}'})" if guess is None else ""
+    rois = answers("rois", f"the number of ROIs{why}", guess)
+    return {"kind": "series", "pattern": pattern}, rois
 
 
 def _as_glob(pattern: str) -> str:
@@ -172,11 +174,15 @@ def find_pattern(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:
     return max(found, key=lambda pattern: (found[pattern], -len(pattern))) if found else None
 
 
-def _n_rois(file: Path) -> int | None:
-    try:
-        return read_series_file(file)[0].shape[1]
-    except Unusable:
-        return None
+def _n_rois(files: list[Path]) -> tuple[int | None, str]:
+    """The ROIs of the first file that can be read, or why the very first cannot."""
+    problems = []
+    for file in files[:LOOKED_AT]:
+        try:
+            return read_series_file(file)[0].shape[1], ""
+        except Unusable as unusable:
+            problems.append(str(unusable))
+    return None, problems[0] if problems else ""
 
 
 def _images(root: Path, image: Path | None, answers: Answers) -> tuple[dict, str]:

@@ -53,7 +53,7 @@ def test_what_the_files_tell(lab, run_script):
     (["mine", "--positive", "MDD"], "no subject has 'MDD' in column 'DX'; it has 'ASD', 'HC'"),
     (["ours"], "the folder data/ours does not exist; put the data there, or name --folder"),
     (["mine", "--kind", "bids"], "the files do not tell the folder of images below data/mine"),
-    (["mine", "--pattern", "a/{subject}"], "do not tell the number of ROIs; say it with --rois"),
+    (["mine", "--pattern", "a/{subject}"], "ROIs (no file below data/mine fits a/{subject}); say"),
     (["mine", "--folder", "../elsewhere"], "--folder ../elsewhere is outside data; move or link"),
     (["mine", "--participants", "../a.csv"], "--participants ../a.csv is outside data/mine"),
     (["mine", "--methods", "linear-logaritm"], "error: config/mine.yaml: unknown name 'linear-log"),
@@ -96,6 +96,14 @@ def test_a_class_is_guessed_where_only_one_can_be_the_patient(lab, classes, posi
         describe("mine", lab / "data", Answers({}))
     found = describe("mine", lab / "data", Answers({"positive": classes[0]}))
     assert found["label"] == {"positive": classes[0], "negative": classes[1]}
+
+
+def test_why_the_files_do_not_tell_the_rois(lab):
+    for file in (lab / "data/mine").rglob("*.npy"):
+        file.write_text("<html>404</html>")
+    with pytest.raises(BrioError, match=r"\(unreadable file: s00_ts\.npy .*; say it with --rois"):
+        describe("mine", lab / "data", Answers({}))
+    assert describe("mine", lab / "data", Answers({"rois": 6}))["rois"] == {"expected": 6}
 
 
 def test_what_is_asked(lab):
