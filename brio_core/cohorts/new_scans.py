@@ -208,11 +208,13 @@ def _column(table, role: str, dataset: dict) -> str | None:
 def _place(subject: str, ids: list[str], path: Path) -> int | None:
     """The row of a subject: its id, or the longest that begins its name or the value of ``sub-``.
 
-    Other parts of a name do not count: the 1 of ``sub-002_run-1`` is no subject.
+    Else it is a part between underscores: Caltech_0051456_rois has the id 0051456. The 1 of
+    ``sub-002_run-1`` is no subject.
     """
     bare = [one.removeprefix("sub-") for one in ids]
     name = re.split("(?:^|_)sub-", subject)[-1]
     begin = [one for one in bare if name.startswith(one) and not name[len(one) :][:1].isalnum()]
+    begin = begin or [one for one in bare if one in name.split("_")]
     own = subject if subject in bare else max(begin, key=len, default=None)
     found = [place for place, one in enumerate(bare) if one == own]
     if len(found) > 1:

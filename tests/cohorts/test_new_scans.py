@@ -25,6 +25,7 @@ def people(tmp_path):
     (["10", "1"], ["10_run-1", "2_run-1"], [1, np.nan]),
     (["1", "002"], ["sub-002_run-1", "sub-003_run-1"], [0, np.nan]),
     (["sub-002", "1"], ["lab_ses-1_sub-002_run-1", "1"], [1, 0]),
+    (["0051456", "0051457"], ["Caltech_0051457_rois", "Caltech_0051456_rois"], [0, 1]),
     (["s_1_2", "s_1"], ["s_1_rois", "s_1_2_rois"], [0, 1]),
     (["002_ses-1", "002_ses-2"], ["sub-002_ses-1_bold", "sub-002_ses-2_bold"], [1, 0]),
 ])  # fmt: skip
