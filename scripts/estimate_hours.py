@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from brio_core.system.cli import run
-from brio_core.system.versions import ROOT
+from brio_core.system.files import ROOT
 
 TIMES = ROOT / "docs" / "benchmarks" / "cuda-methods.md"
 

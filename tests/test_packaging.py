@@ -267,8 +267,9 @@ class TestPages:
 
         page = read("docs/adding-a-table.md")
         scope: dict = {"__name__": "example"}
-        source = re.search(r"```python\n(.*?)```", page, re.S)[1]
+        source, figure = re.findall(r"```python\n(.*?)```", page, re.S)
         exec(source, scope)
+        exec(figure, scope)
         (entry,) = yaml_blocks("docs/adding-a-table.md")[0]["outputs"]["tables"]
         make = scope[f"{entry['table']}_table"]
         # The catalogue reads what stands above the function, without importing its file.
@@ -281,6 +282,8 @@ class TestPages:
         assert len(rows) == len(table.rows) > 1
         assert list(rows["auc"]) == sorted(rows["auc"])
         assert table.title == "Hardest sites"
+        drawing = scope[f"{entry['table']}_figure"](Given(output, {"sites": [str(sites)]}))
+        assert drawing.alt == f"Bars of {len(rows)} sites." and drawing.figure.axes
 
     def test_nothing_of_the_workplace_is_left(self):
         words = ("/work" + "/", ".library" + "/", ".." + "/shared")

@@ -18,8 +18,8 @@ import yaml
 
 from brio_core.reporting.table import Row, Table
 from brio_core.system.cli import json_argument
+from brio_core.system.files import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("tables", "figures")
 # The method that the paper is about; others are compared with it unless said otherwise.
 REFERENCE = "brio"

@@ -1,6 +1,5 @@
 """The catalogue: complete, readable without heavy packages, and what planning and checks use."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -57,18 +56,6 @@ def test_data_are_shown_before_training():
 def test_an_unknown_name_is_refused():
     done = run_program("table", "winner", "--out-prefix", "x")
     assert done.returncode == 2 and "'winner'" in done.stderr
-
-
-def test_the_example_of_the_manual_is_a_table(tmp_path):
-    """What docs/adding-a-table.md says is a whole module."""
-    (code,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/adding-a-table.md").read_text(), re.S
-    )
-    names = {}
-    exec(compile(code, "winners", "exec"), names)
-    assert callable(names["hardest_sites_table"])
-    (described,) = ast.parse(code).body[-1].decorator_list
-    assert {word.arg for word in described.keywords} <= set(Output._fields)
 
 
 def test_categories_of_the_report_are_the_sections_of_the_page_in_their_order():

@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from brio_core.system.versions import ROOT
+from brio_core.system.files import ROOT
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError
 from workflow.planning.paths import Run

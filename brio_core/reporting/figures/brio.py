@@ -10,7 +10,7 @@ from brio_core.reporting.catalogue import REFERENCE, Given, output
 from brio_core.reporting.diagnostics import of_reference
 from brio_core.reporting.results import cohort_title
 from brio_core.reporting.table import percent
-from brio_core.system.versions import ROOT
+from brio_core.system.files import ROOT
 
 COLOUR = plotting.GROUP_COLOURS["Ours"]
 # More points than this would make a PDF that no viewer likes; they become an image in it.

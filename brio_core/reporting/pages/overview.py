@@ -17,7 +17,7 @@ from brio_core.reporting.pages.items import read_figures, read_tables, sections
 from brio_core.reporting.table import duration, plural
 from brio_core.reporting.tables.results import permuted_rows, verdict
 from brio_core.reporting.tables.settings import read_yaml
-from brio_core.system.versions import ROOT
+from brio_core.system.files import ROOT
 
 FOLDER = ROOT / "workflow" / "report"
 

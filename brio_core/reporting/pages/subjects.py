@@ -21,7 +21,7 @@ from brio_core.reporting.cohorts import CohortTables, read_profiles
 from brio_core.reporting.results import class_names, read_table
 from brio_core.reporting.table import NONE, number, plural
 from brio_core.system.errors import BrioError
-from brio_core.system.versions import ROOT
+from brio_core.system.files import ROOT
 
 REPORT = ROOT / "workflow" / "report"
 COLUMNS = (

@@ -11,9 +11,8 @@ import yaml
 from brio_core.reporting.catalogue import REFERENCE, Given, output, remarks
 from brio_core.reporting.table import Cell, Row, Table, heading
 from brio_core.system.errors import BrioError
-from brio_core.system.files import own_or_shipped
+from brio_core.system.files import ROOT, own_or_shipped
 
-ROOT = Path(__file__).resolve().parents[3]
 SCHEMAS = ROOT / "workflow" / "schemas"
 COLUMNS = ("concerns", "part", "file", "choice", "value", "key", "remark")
 NOT_IN_PAPER = "Linear"
