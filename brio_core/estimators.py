@@ -17,11 +17,13 @@ import yaml
 from brio_core.cohorts.arrays import (
     FEATURES,
     SERIES,
+    as_scans,
     cohort_of,
     demo_scans,
     kind_of,
     one_each,
     read_cohort,
+    two_classes,
 )
 from brio_core.cohorts.cohort import Cohort
 from brio_core.connectivity import FISHER_Z
@@ -83,7 +85,7 @@ def preset(method: str) -> dict[str, Any]:
 class SiteClassifier(*BASES):
     """One method of the workflow, which chooses and trains as in one fold of leave-one-site-out.
 
-    Scans are a list of (frames, ROIs) arrays, what :func:`load_cohort` gives, or an array of
+    Scans are a list of (frames, ROIs) arrays, what :func:`load_cohort` gives, or matrices of
     connectivity (subjects, ROIs, ROIs): Fisher z, or correlations with ones on the diagonal. Linear
     methods on connectivity also read plain features (subjects, features), as they are.
 
@@ -199,8 +201,7 @@ class SiteClassifier(*BASES):
 
     def _read(self, scans: Any, y: Any = None) -> tuple[Any, Any]:
         """Scans as they are, or plain features as numbers, and labels."""
-        if isinstance(scans, list) and not scans:
-            raise BrioError("there are no scans; give one or more")
+        scans = as_scans(scans)
         if kind_of(scans) == FEATURES:
             if validate_data is None:
                 return np.asarray(scans, float), y
@@ -208,22 +209,6 @@ class SiteClassifier(*BASES):
                 return validate_data(self, scans, reset=False), None
             return validate_data(self, scans, y)
         return scans, None if y is None else one_each(y, len(scans), "y")
-
-
-def two_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The two classes, and 0 or 1 for every scan."""
-    y = np.asarray(y)
-    if y.dtype.kind == "f" and (y != np.floor(y)).any():
-        raise BrioError("Unknown label type: y is continuous, but must name two classes")
-    classes, label = np.unique(y, return_inverse=True)
-    if len(classes) == 1:
-        raise BrioError(f"y has 1 class, {classes[0]}, but must name two classes")
-    if len(classes) > 2:
-        raise BrioError(
-            "Only binary classification is supported. The type of the target is multiclass: y has "
-            f"{len(classes)} classes"
-        )
-    return classes, label
 
 
 def _width(scans: Any) -> int:
@@ -259,6 +244,7 @@ def unseen_site_scores(
     ``return_predictions`` comes a second table: subject, site, label and logit.
     """
     _, label = two_classes(y)
+    scans = as_scans(scans)
     scans = np.asarray(scans) if kind_of(scans) == FEATURES else scans
     one_each(label, len(scans), "y")
     groups = one_each(["n/a"] * len(label) if groups is None else groups, len(label), "groups")

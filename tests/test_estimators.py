@@ -90,7 +90,7 @@ def test_connectivity_stands_for_series(toy):
     one = SiteClassifier("linear-logarithm").fit(scans, y, sites)
     correlations = np.stack([np.corrcoef(scan.astype(float).T) for scan in scans])
     fisher_z = np.arctanh(correlations - np.eye(len(correlations[0])))
-    for matrices in (correlations, fisher_z):
+    for matrices in (correlations, fisher_z, list(correlations), list(fisher_z)):
         other = SiteClassifier("linear-logarithm").fit(matrices, y, sites)
         np.testing.assert_allclose(
             other.decision_function(matrices), one.decision_function(scans), atol=1e-4
@@ -153,6 +153,7 @@ def test_the_demo_is_the_same_every_time():
     ({"scans": np.ones((48, 4, 4)), "method": "brio"}, "reads ROI series, but was given connect"),
     ({"scans": np.ones((48, 9)), "method": "gcn"}, "gcn needs to know the ROIs"),
     ({"scans": np.full((48, 4, 4), np.nan)}, "matrix 0 has missing or infinite values"),
+    ({"scans": [np.eye(4)] * 47 + [np.eye(5)]}, r"scan 47 has the shape \(5, 5\), but scan 0"),
     ({"scans": []}, "there are no scans; give one or more"),
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(change, words, toy):

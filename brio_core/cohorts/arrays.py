@@ -121,12 +121,22 @@ def kind_of(scans: Any) -> str:
     """What scans are: series, connectivity, or a table of plain features."""
     if isinstance(scans, Scans):
         return SERIES
-    if isinstance(scans, list | tuple) and len(scans) and np.ndim(scans[0]) == 2:
-        return SERIES
-    if getattr(scans, "ndim", 0) == 3:
-        square = scans.shape[1] == scans.shape[2]
-        return CONNECTIVITY if square and _is_symmetric(np.asarray(scans[:1])) else SERIES
+    listed = isinstance(scans, list | tuple) and len(scans) and np.ndim(scans[0]) == 2
+    if listed or getattr(scans, "ndim", 0) == 3:
+        first = np.asarray(scans[0])
+        square = first.shape[0] == first.shape[1]
+        return CONNECTIVITY if square and _is_symmetric(first.astype(float)) else SERIES
     return FEATURES
+
+
+def as_scans(scans: Any) -> Any:
+    """Scans that have rows; a list of connectivity matrices becomes one array."""
+    if isinstance(scans, list | tuple):
+        if not scans:
+            raise BrioError("there are no scans; give one or more")
+        if kind_of(scans) == CONNECTIVITY:
+            return _stacked(scans)
+    return scans
 
 
 def cohort_of(scans: Any, sites: Any = None, covariates: Any = None, min_frames: int = 1) -> Cohort:
@@ -161,6 +171,22 @@ def one_each(values: Any, count: int, name: str) -> np.ndarray:
             "for each"
         )
     return values
+
+
+def two_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The two classes, and 0 or 1 for every scan."""
+    y = np.asarray(y)
+    if y.dtype.kind == "f" and (y != np.floor(y)).any():
+        raise BrioError("Unknown label type: y is continuous, but must name two classes")
+    classes, label = np.unique(y, return_inverse=True)
+    if len(classes) == 1:
+        raise BrioError(f"y has 1 class, {classes[0]}, but must name two classes")
+    if len(classes) > 2:
+        raise BrioError(
+            "Only binary classification is supported. The type of the target is multiclass: y has "
+            f"{len(classes)} classes"
+        )
+    return classes, label
 
 
 def series_of(
@@ -212,6 +238,17 @@ def _checked(scan: Any, number: int) -> np.ndarray:
     return scan
 
 
+def _stacked(matrices: Sequence[Any]) -> np.ndarray:
+    shapes = [np.shape(matrix) for matrix in matrices]
+    for number, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise BrioError(
+                f"scan {number} has the shape {shape}, but scan 0 is a matrix of connectivity of "
+                f"the shape {shapes[0]}; give matrices of one atlas, or ROI series"
+            )
+    return np.stack(matrices)
+
+
 def _square(matrices: Any) -> np.ndarray:
     """Fisher-z matrices; correlations, with ones on their diagonals, are turned into these."""
     matrices = np.asarray(matrices, np.float32)
@@ -227,7 +264,7 @@ def _square(matrices: Any) -> np.ndarray:
 
 
 def _is_symmetric(matrices: np.ndarray) -> bool:
-    return bool(np.allclose(matrices, matrices.swapaxes(1, 2), atol=SYMMETRIC, equal_nan=True))
+    return bool(np.allclose(matrices, matrices.swapaxes(-1, -2), atol=SYMMETRIC, equal_nan=True))
 
 
 def _no_series(count: int, n_rois: int, kind: str, frames: int) -> Series:
