@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from brio_core.cohorts.cohort import Cohort, read_participants
@@ -163,19 +164,23 @@ def cohort_of(scans: Any, sites: Any = None, covariates: Any = None, min_frames:
 
 
 def one_each(values: Any, count: int, name: str) -> np.ndarray:
-    """One value per scan."""
+    """One value per scan, none of them missing."""
+    # As text, NaN would be a name.
+    missing = np.flatnonzero(pd.isna(np.asarray(values, object)))
     values = np.asarray(values)
     if values.shape != (count,):
         raise BrioError(
             f"{name} has the shape {values.shape}, but there are {count} scans; give one value "
             "for each"
         )
+    if len(missing):
+        raise BrioError(f"{name} has no value for scan {missing[0]}; give one, or leave it out")
     return values
 
 
 def two_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The two classes, and 0 or 1 for every scan."""
-    y = np.asarray(y)
+    y = one_each(y, np.size(y), "y")
     if y.dtype.kind == "f" and (y != np.floor(y)).any():
         raise BrioError("Unknown label type: y is continuous, but must name two classes")
     classes, label = np.unique(y, return_inverse=True)
