@@ -97,6 +97,16 @@ def test_connectivity_stands_for_series(toy):
         )
 
 
+def test_a_region_without_values_does_not_cost_its_scan(toy):
+    """As in a file of the workflow: it is a constant ROI."""
+    scans, y, sites, _ = toy
+    fitted = SiteClassifier().fit(scans, y, sites)
+    missing, constant = scans[0].copy(), scans[0].copy()
+    missing[:, 3], constant[:, 3] = np.nan, 7
+    found = fitted.decision_function([missing, constant])
+    assert np.isfinite(found).all() and found[0] == found[1]
+
+
 # A site is met by all its scans, so what is said of one depends on the others.
 MEETS = {"check_methods_subset_invariance": "ComBat meets a new site by all scans it is given"}
 
@@ -149,8 +159,12 @@ def test_the_demo_is_the_same_every_time():
     ({"sites": ["a"] * 48}, "needs 2 or more sites to choose and train on, but there are 1: a"),
     ({"sites": ["a"] * 47 + ["b"]}, "site 'b' has one class only; leave it out"),
     ({"covariates": np.zeros((48, 2))}, "covariates must be numbers, one row for each of the 48"),
-    ({"short": 3}, "scan 3 has 9 ROIs, but scan 0 has 10; use one atlas"),
-    ({"missing": 5}, "scan 5 has 0 frames without missing values"),
+    ({3: lambda scan: scan[:, :9]}, "scan 3 cannot be used: wrong number of ROIs: 9 instead of 10"),
+    ({5: lambda scan: scan * np.nan}, "scan 5 cannot be used: too many constant ROIs: 10 of 10"),
+    ({5: lambda scan: scan * 0}, "scan 5 cannot be used: too many constant ROIs: 10 of 10, at"),
+    ({5: lambda scan: scan[:3]}, "scan 5 cannot be used: too few frames: 3 of at least 20; leave"),
+    ({5: lambda scan: scan * 1e30}, "scan 5 cannot be used: impossible values: it reaches"),
+    ({5: lambda scan: np.corrcoef(scan.T)}, "scan 5 cannot be used: a matrix of connectivity, but"),
     ({"method": "gcnn"}, "method 'gcnn' has no code"),
     ({"hyperparameters": {"penalty": 1}}, "unknown hyperparameter 'penalty'; known: "),
     ({"method": "gcn", "sites": ["a"] * 24 + ["b"] * 24}, "gcn needs 4 or more sites"),
@@ -158,16 +172,15 @@ def test_the_demo_is_the_same_every_time():
     ({"scans": np.ones((48, 4, 4)), "method": "brio"}, "reads ROI series, but was given connect"),
     ({"scans": np.ones((48, 9)), "method": "gcn"}, "gcn needs to know the ROIs"),
     ({"scans": np.full((48, 4, 4), np.nan)}, "matrix 0 has missing or infinite values"),
-    ({"scans": [np.eye(4)] * 47 + [np.eye(5)]}, r"scan 47 has the shape \(5, 5\), but scan 0"),
+    ({"scans": [np.eye(4)] * 47 + [np.eye(5)]}, r"others do not have its shape \(4, 4\)"),
     ({"scans": []}, "there are no scans; give one or more"),
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(change, words, toy):
     scans, y, sites, covariates = toy
     given = {"scans": list(scans), "y": y, "sites": sites, "covariates": covariates} | change
-    if "short" in change:
-        given["scans"][3] = given["scans"][3][:, :9]
-    if "missing" in change:
-        given["scans"][5] = np.full_like(given["scans"][5], np.nan)
+    for number, spoil in change.items():
+        if isinstance(number, int):
+            given["scans"][number] = spoil(given["scans"][number])
     estimator = SiteClassifier(
         given.get("method", "linear-logarithm"), given.get("hyperparameters")
     )

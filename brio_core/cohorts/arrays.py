@@ -11,6 +11,9 @@ import torch
 
 from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.demo import model
+from brio_core.cohorts.extraction import Outcome
+from brio_core.cohorts.inclusion import Rules, scan_reason
+from brio_core.cohorts.scan import clean_scan
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z, fisher_z_connectivity, without_diagonal
 from brio_core.system.errors import BrioError
@@ -21,6 +24,10 @@ SERIES, CONNECTIVITY, FEATURES = "ROI series", "connectivity", "plain features"
 COVARIATES = ("age", "sex", "mean framewise displacement")
 # A matrix may miss symmetry by rounding.
 SYMMETRIC = 1e-5
+# Below this, correlations are mostly noise; the 60 of the workflow's files can be set, this cannot.
+MIN_FRAMES = 20
+# No scanner comes near it, as readers/series.py says of files.
+LARGEST = 1e9
 # Of unit signals of the demo: what is left of a voxel's noise in the mean of a region.
 NOISE = 1.0
 
@@ -136,7 +143,12 @@ def as_scans(scans: Any) -> Any:
         if not scans:
             raise BrioError("there are no scans; give one or more")
         if kind_of(scans) == CONNECTIVITY:
-            return _stacked(scans)
+            if len({np.shape(matrix) for matrix in scans}) > 1:
+                raise BrioError(
+                    "scan 0 is a matrix of connectivity, but others do not have its shape "
+                    f"{np.shape(scans[0])}; give matrices of one atlas, or ROI series"
+                )
+            return np.stack(scans)
     return scans
 
 
@@ -146,14 +158,8 @@ def cohort_of(scans: Any, sites: Any = None, covariates: Any = None, min_frames:
     if isinstance(scans, Scans):
         name, (series, fc) = scans.cohort, scans.made()
     elif kind == SERIES:
-        scans = [_checked(scan, number) for number, scan in enumerate(scans)]
-        n_rois = scans[0].shape[1]
-        for number, scan in enumerate(scans):
-            if scan.shape[1] != n_rois:
-                raise BrioError(
-                    f"scan {number} has {scan.shape[1]} ROIs, but scan 0 has {n_rois}; use one "
-                    "atlas, and give arrays of frames by ROIs"
-                )
+        rules = Rules(rois=np.shape(scans[0])[1], min_frames=MIN_FRAMES)
+        scans = [_checked(scan, number, rules) for number, scan in enumerate(scans)]
         series, fc = series_of(scans, _numbers(len(scans))), connectivity(scans)
     else:
         fc = _square(scans) if kind == CONNECTIVITY else as_edges(np.asarray(scans))
@@ -227,31 +233,24 @@ def _numbers(count: int) -> tuple[str, ...]:
     return tuple(f"scan-{number}" for number in range(count))
 
 
-def _checked(scan: Any, number: int) -> np.ndarray:
+def _checked(scan: Any, number: int, rules: Rules) -> np.ndarray:
+    """A scan, cleaned and judged as if it were read from a file."""
     try:
-        scan = np.asarray(scan, np.float32)
+        values = np.asarray(scan, np.float64)
     except (TypeError, ValueError):
-        scan = np.zeros(0)
-    if scan.ndim != 2 or not scan.size:
+        values = np.zeros(0)
+    if values.ndim != 2 or not values.size:
         raise BrioError(f"scan {number} is no (frames, ROIs) array of numbers; leave it out")
-    usable = np.isfinite(scan).all(1).sum()
-    if usable < 2:
-        raise BrioError(
-            f"scan {number} has {usable} frames without missing values, and two or more are "
-            "needed; leave it out"
-        )
-    return scan
-
-
-def _stacked(matrices: Sequence[Any]) -> np.ndarray:
-    shapes = [np.shape(matrix) for matrix in matrices]
-    for number, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            raise BrioError(
-                f"scan {number} has the shape {shape}, but scan 0 is a matrix of connectivity of "
-                f"the shape {shapes[0]}; give matrices of one atlas, or ROI series"
-            )
-    return np.stack(matrices)
+    found = clean_scan(values)
+    reason = scan_reason(Outcome.of("", found), rules)
+    largest = np.abs(found.series).max(initial=0)
+    if not reason and largest > LARGEST:
+        reason = f"impossible values: it reaches {largest:.1e}, and no scanner {LARGEST:g}"
+    if kind_of([values]) == CONNECTIVITY:
+        reason = "a matrix of connectivity, but scan 0 is a series"
+    if reason:
+        raise BrioError(f"scan {number} cannot be used: {reason}; leave it out")
+    return found.series
 
 
 def _square(matrices: Any) -> np.ndarray:
