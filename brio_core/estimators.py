@@ -53,6 +53,7 @@ try:
 except ImportError:
     BASES, validate_data = (), None
 
+DEVICES = ("cpu", "cuda", "auto")
 # The hyperparameter of methods that re-estimate connectivity within scans.
 RESAMPLES = "reestimates"
 # In a clone, and in an installed package.
@@ -186,6 +187,8 @@ class SiteClassifier(*BASES):
         return float(np.mean(predicted == one_each(y, len(predicted), "y")))
 
     def _tried(self, kind: str) -> Trial:
+        if self.device not in DEVICES:
+            raise BrioError(f"device is {self.device!r}, but must be cpu, cuda or auto")
         values = preset(self.method) | dict(self.hyperparameters or {})
         method = registry.find(self.method)
         if kind == FEATURES:
@@ -248,6 +251,10 @@ def unseen_site_scores(
     scans = np.asarray(scans) if kind_of(scans) == FEATURES else scans
     one_each(label, len(scans), "y")
     groups = one_each(["n/a"] * len(label) if groups is None else groups, len(label), "groups")
+    sites = one_each(sites, len(label), "sites").astype(str)
+    for site in np.unique(sites):
+        if len(np.unique(label[sites == site])) < 2:
+            raise BrioError(f"site {str(site)!r} has one class only; leave it out")
     logits, decisions = np.empty(len(label)), {}
     if isinstance(estimator, SiteClassifier):
         trial = estimator._tried(kind_of(scans))

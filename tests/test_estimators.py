@@ -165,14 +165,20 @@ def test_the_demo_is_the_same_every_time():
     ({5: lambda scan: scan[:3]}, "scan 5 cannot be used: too few frames: 3 of at least 20; leave"),
     ({5: lambda scan: scan * 1e30}, "scan 5 cannot be used: impossible values: it reaches"),
     ({5: lambda scan: np.corrcoef(scan.T)}, "scan 5 cannot be used: a matrix of connectivity, but"),
-    ({"method": "gcnn"}, "method 'gcnn' has no code"),
+    ({"method": "gcnn"}, "method 'gcnn' has no code in .*; did you mean 'gcn'?"),
+    ({"method": "linear-logaritm"}, "did you mean 'linear-logarithm'?"),
+    ({"method": "svm"}, "method 'svm' has no code in .*; there are .*brio, "),
+    ({"device": "gpu"}, "device is 'gpu', but must be cpu, cuda or auto"),
     ({"hyperparameters": {"penalty": 1}}, "unknown hyperparameter 'penalty'; known: "),
     ({"method": "gcn", "sites": ["a"] * 24 + ["b"] * 24}, "gcn needs 4 or more sites"),
     ({"method": "linear-confounds", "covariates": None}, "give covariates"),
     ({"scans": np.ones((48, 4, 4)), "method": "brio"}, "reads ROI series, but was given connect"),
     ({"scans": np.ones((48, 9)), "method": "gcn"}, "gcn needs to know the ROIs"),
     ({"scans": np.full((48, 4, 4), np.nan)}, "matrix 0 has missing or infinite values"),
-    ({"scans": [np.eye(4)] * 47 + [np.eye(5)]}, r"others do not have its shape \(4, 4\)"),
+    ({"scans": [np.eye(4)] * 47 + [np.eye(5)]}, "scan 0 is connectivity, but not all have its"),
+    ({"scans": {"a": np.ones((60, 4))}}, "scans are a dict; give a list of"),
+    ({"scans": {"a": np.ones((60, 4))}.values()}, "scans are a dict_values; give a list"),
+    ({"scans": (one for one in "ab")}, "scans are a generator; give a list"),
     ({"scans": []}, "there are no scans; give one or more"),
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(change, words, toy):
@@ -182,11 +188,33 @@ def test_bad_input_is_one_sentence(change, words, toy):
         if isinstance(number, int):
             given["scans"][number] = spoil(given["scans"][number])
     estimator = SiteClassifier(
-        given.get("method", "linear-logarithm"), given.get("hyperparameters")
-    )
+        given.get("method", "linear-logarithm"), given.get("hyperparameters"),
+        device=given.get("device", "cpu"),
+    )  # fmt: skip
     with pytest.raises(ValueError, match=words) as error:
         estimator.fit(given["scans"], given["y"], given["sites"], given["covariates"])
     assert "\n" not in str(error.value)
+
+
+def test_a_cohort_is_a_folder(tmp_path):
+    (tmp_path / "series.h5").touch()
+    for path in (tmp_path / "series.h5", tmp_path / "nowhere"):
+        with pytest.raises(ValueError, match="is no folder; name that of a cohort"):
+            load_cohort(path)
+
+
+def test_an_array_of_scans_is_a_list_with_masks(toy):
+    scans, y, sites, _ = toy
+    held = np.empty(len(scans), object)
+    held[:] = list(scans)
+    new = sites == "site2"
+    one = SiteClassifier().fit(held[~new], y[~new], sites[~new])
+    other = SiteClassifier().fit(list(scans[~new]), y[~new], sites[~new])
+    np.testing.assert_array_equal(
+        one.decision_function(held[new]), other.decision_function(list(scans[new]))
+    )
+    table = unseen_site_scores(SiteClassifier(), held, y, sites)
+    pd.testing.assert_frame_equal(table, unseen_site_scores(SiteClassifier(), list(held), y, sites))
 
 
 def test_other_scans_than_the_fitted_ones(toy):
@@ -195,6 +223,11 @@ def test_other_scans_than_the_fitted_ones(toy):
     for other in ([scan[:, :8] for scan in scans], np.ones((2, 10, 10)), np.ones((2, 10))):
         with pytest.raises(ValueError, match=r"expecting 10 features"):
             fitted.predict(other)
+    alike = np.where(sites == "site2", 1, y)
+    with pytest.raises(ValueError, match=r"^site 'site2' has one class only; leave it out$"):
+        unseen_site_scores(SiteClassifier(), scans, alike, sites)
+    with pytest.raises(ValueError, match="sites has the shape"):
+        unseen_site_scores(SiteClassifier(), scans, y, None)
     with pytest.raises(ValueError, match="needs at least 5 usable sites"):
         unseen_site_scores(SiteClassifier(), scans, y, np.where(sites == "site0", "a", "b"))
 

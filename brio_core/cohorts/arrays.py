@@ -1,6 +1,6 @@
 """A cohort from arrays in memory, as a notebook has them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MappingView, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,8 @@ class LabelledScans:
 
 def read_cohort(folder: str | Path) -> LabelledScans:
     """A cohort that the workflow has prepared, such as ``results/cohorts/abide-cc200``."""
+    if not Path(folder).is_dir():
+        raise BrioError(f"{folder} is no folder; name that of a cohort which the workflow has made")
     cohort, table = Cohort.load(folder), read_participants(Path(folder) / "participants.tsv")
     return LabelledScans(
         Scans(cohort.series, cohort.name, fc=cohort.fc),
@@ -139,15 +141,17 @@ def kind_of(scans: Any) -> str:
 
 def as_scans(scans: Any) -> Any:
     """Scans that have rows; a list of connectivity matrices becomes one array."""
+    # A sparse table, which scikit-learn refuses, may be a mapping too, but has a shape.
+    if isinstance(scans, Mapping | MappingView | Iterator) and not hasattr(scans, "shape"):
+        raise BrioError(f"scans are a {type(scans).__name__}; give a list of (frames, ROIs) arrays")
+    if isinstance(scans, np.ndarray | pd.Series) and scans.ndim == 1 and scans.dtype.kind == "O":
+        scans = list(scans)
     if isinstance(scans, list | tuple):
         if not scans:
             raise BrioError("there are no scans; give one or more")
         if kind_of(scans) == CONNECTIVITY:
             if len({np.shape(matrix) for matrix in scans}) > 1:
-                raise BrioError(
-                    "scan 0 is a matrix of connectivity, but others do not have its shape "
-                    f"{np.shape(scans[0])}; give matrices of one atlas, or ROI series"
-                )
+                raise BrioError("scan 0 is connectivity, but not all have its shape; use one atlas")
             return np.stack(scans)
     return scans
 

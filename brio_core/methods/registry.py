@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import pkgutil
+from difflib import get_close_matches
 from types import ModuleType
 
 from brio_core.methods.interface import Method
@@ -16,14 +17,11 @@ SHARED = ("hyperparameters", "interface", "layers", "registry", "stack", "traini
 def find(name: str) -> type[Method]:
     """The class of a method: ``fc-hgnn`` lives in ``brio_core/methods/fc_hgnn.py``."""
     path = f"{__package__}.{method_module(name)}"
-    if importlib.util.find_spec(path) is None:
-        raise BrioError(
-            f"method {name!r} has no code ({path.replace('.', '/')}.py does not exist); "
-            "take it out of the configuration"
-        )
-    found = _methods(path).get(name)
+    found = _methods(path).get(name) if importlib.util.find_spec(path) else None
     if found is None:
-        raise BrioError(f"{path} defines no Method whose name is {name!r}")
+        close = get_close_matches(name, names(), 1)
+        advice = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}"
+        raise BrioError(f"method {name!r} has no code in {path.replace('.', '/')}; {advice}")
     return found
 
 
