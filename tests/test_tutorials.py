@@ -80,6 +80,7 @@ def test_own_series_and_a_new_site(execute, tmp_path):
 @pytest.mark.slow
 def test_in_python(execute):
     said = execute("in-python.md")
+    assert "14 scans of Rowan" in said and "probabilities of the classes 0 1" in said
     assert "98 scans" in said and said.count("\nall ") == 2 and "accuracy" in said
 
 
