@@ -13,6 +13,7 @@ from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.demo import model
 from brio_core.cohorts.extraction import Outcome
 from brio_core.cohorts.inclusion import Rules, scan_reason
+from brio_core.cohorts.readers.series import LARGEST
 from brio_core.cohorts.scan import clean_scan
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z, fisher_z_connectivity, without_diagonal
@@ -26,8 +27,6 @@ COVARIATES = ("age", "sex", "mean framewise displacement")
 SYMMETRIC = 1e-5
 # Below this, correlations are mostly noise; the 60 of the workflow's files can be set, this cannot.
 MIN_FRAMES = 20
-# No scanner comes near it, as readers/series.py says of files.
-LARGEST = 1e9
 # Of unit signals of the demo: what is left of a voxel's noise in the mean of a region.
 NOISE = 1.0
 

@@ -24,7 +24,7 @@ _ARRAYS = (".npy", ".npz", ".mat", ".h5")
 SERIES_ENDINGS = (*_SEPARATORS, *(f"{one}.gz" for one in _SEPARATORS), *_ARRAYS)
 # Means over voxels of a 16-bit scanner stay below 65,536, and even sums over ten thousand voxels
 # below this.
-_LARGEST = 1e9
+LARGEST = 1e9
 _LARGEST_TEXT = 1 << 30
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+(,\d+)?(e[+-]?\d+)?\s*", re.IGNORECASE)
 # All that pandas takes for a missing value: a frame that begins with one is no header.
@@ -91,9 +91,9 @@ def series_scan(path: Path, variable: str | None = None) -> Scan:
         )
     scan = clean_scan(values, names)
     largest = np.abs(scan.series).max(initial=0)
-    if largest > _LARGEST:
+    if largest > LARGEST:
         raise Unusable(
-            f"impossible values: {path.name} reaches {largest:.1e}, and no scanner {_LARGEST:g}"
+            f"impossible values: {path.name} reaches {largest:.1e}, and no scanner {LARGEST:g}"
         )
     return scan
 
