@@ -19,7 +19,7 @@ def find(name: str) -> type[Method]:
     path = f"{__package__}.{method_module(name)}"
     found = _methods(path).get(name) if importlib.util.find_spec(path) else None
     if found is None:
-        close = get_close_matches(name, names(), 1)
+        close = get_close_matches(name, names(), 1, cutoff=0.7)
         advice = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}"
         raise BrioError(f"method {name!r} has no code in {path.replace('.', '/')}; {advice}")
     return found

@@ -59,7 +59,7 @@ def predict(
     if "covariates" in needs and np.isnan(people.covariates).all():
         raise BrioError(
             f"the method {about['method']} needs age, sex and mean_fd of every subject; give "
-            "them in a table with --labels"
+            "them in a table with --labels, with n/a where a class is unknown"
         )
     fitted = [_fitted(one, about["rois"], scans) for one in read]
     problems = [_problem(one, values, bundle) for one, values in zip(read, fitted)]
