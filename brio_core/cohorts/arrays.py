@@ -13,8 +13,7 @@ from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.demo import model
 from brio_core.cohorts.extraction import Outcome
 from brio_core.cohorts.inclusion import Rules, scan_reason
-from brio_core.cohorts.readers.series import LARGEST
-from brio_core.cohorts.scan import clean_scan
+from brio_core.cohorts.scan import Unusable, clean_scan
 from brio_core.cohorts.stores import Rois, Series
 from brio_core.connectivity.fisher_z import fisher_z, fisher_z_connectivity, without_diagonal
 from brio_core.system.errors import BrioError
@@ -244,11 +243,11 @@ def _checked(scan: Any, number: int, rules: Rules) -> np.ndarray:
         values = np.zeros(0)
     if values.ndim != 2 or not values.size:
         raise BrioError(f"scan {number} is no (frames, ROIs) array of numbers; leave it out")
-    found = clean_scan(values)
-    reason = scan_reason(Outcome.of("", found), rules)
-    largest = np.abs(found.series).max(initial=0)
-    if not reason and largest > LARGEST:
-        reason = f"impossible values: it reaches {largest:.1e}, and no scanner {LARGEST:g}"
+    try:
+        found = clean_scan(values)
+        reason = scan_reason(Outcome.of("", found), rules)
+    except Unusable as unusable:
+        reason = str(unusable)
     if kind_of([values]) == CONNECTIVITY:
         reason = "a matrix of connectivity, but scan 0 is a series"
     if reason:

@@ -11,11 +11,9 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-import numpy as np
-
-from brio_core.cohorts.readers.series import SERIES_ENDINGS, read_series_file
+from brio_core.cohorts.readers.series import SERIES_ENDINGS, series_scan
 from brio_core.cohorts.scan import Unusable
-from brio_core.cohorts.tables import MISSING, open_text, read_table
+from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.system.errors import BrioError
 
 # Usual names of columns, in small letters.
@@ -34,11 +32,6 @@ IMAGES = "sub-*/**/func/*_desc-preproc_bold.nii*"
 TABLES = ("participants.tsv", "participants.csv", "participants.xlsx")
 # Subjects whose files are looked for.
 LOOKED_AT = 5
-# A first column that is no ROI: its names, or none before a name, as data frames are written.
-FRAMES = ("time", "frame", "index")
-UNNAMED = re.compile(r'(""| *)[\t,;]"?[^\W\d]')
-# A ROI may rise by chance in fewer.
-FEWEST_STEPS = 5
 METHODS = ("linear-logarithm", "linear-correlation", "linear-confounds")
 
 
@@ -186,30 +179,10 @@ def _n_rois(files: list[Path]) -> tuple[int | None, str]:
     problems = []
     for file in files[:LOOKED_AT]:
         try:
-            values, names = read_series_file(file)
+            return series_scan(file).series.shape[1], ""
         except Unusable as unusable:
             problems.append(str(unusable))
-            continue
-        if _counts_frames(file, values[:, 0], names):
-            raise BrioError(f"{file}: the first column counts frames; leave it out")
-        return values.shape[1], ""
     return None, problems[0] if problems else ""
-
-
-def _counts_frames(file: Path, first: np.ndarray, names: tuple[str, ...]) -> bool:
-    """Whether the first column has numbers or times of frames, by its name or its values."""
-    if names and names[0].lower() in FRAMES:
-        return True
-    if file.suffix.lower() in (".tsv", ".csv", ".txt"):
-        with open_text(file) as lines:
-            if UNNAMED.match(next(lines, "")):
-                return True
-    # A header of an empty cell and numbers is read as a frame, whose first value is missing.
-    first = first[np.isfinite(first)]
-    steps = np.diff(first)
-    rises = len(steps) >= FEWEST_STEPS and bool((steps > 0).all())
-    # Times are rounded, and numbers of frames have gaps where some were cut out.
-    return rises and (np.allclose(steps, steps[0], rtol=0.05) or bool((first % 1 == 0).all()))
 
 
 def _images(root: Path, image: Path | None, answers: Answers) -> tuple[dict, str]:
@@ -236,6 +209,7 @@ def _images(root: Path, image: Path | None, answers: Answers) -> tuple[dict, str
 
 def _n_labels(path: Path) -> int | None:
     import nibabel
+    import numpy as np
 
     try:
         return int((np.unique(np.asarray(nibabel.load(path).dataobj)) > 0).sum())

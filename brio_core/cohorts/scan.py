@@ -9,6 +9,9 @@ from brio_core.system.errors import one_line
 # Between the files of a scan that has several runs, in the column ``source``.
 RUN_SEPARATOR = ";"
 LONGEST_REASON = 500
+# Means over voxels of a 16-bit scanner stay below 65,536, and even sums over ten thousand voxels
+# below this.
+LARGEST = 1e9
 
 
 class Unusable(Exception):
@@ -41,12 +44,17 @@ def clean_scan(values: np.ndarray, names: tuple[str, ...] = ()) -> Scan:
     """Drop the frames that are not finite in every ROI, and set constant ROIs to zero.
 
     A ROI without a single finite value is missing, and counts as constant: it must not cost the
-    frames of the others.
+    frames of the others. Values that no scanner gives make a scan unusable.
     """
     with np.errstate(over="ignore"):  # what single precision cannot hold is not finite
         values = values.astype(np.float32)
     values[:, ~np.isfinite(values).any(axis=0)] = 0
     kept = values[np.isfinite(values).all(axis=1)]
+    largest = np.abs(kept).max(initial=0)
+    if largest > LARGEST:
+        raise Unusable(
+            f"impossible values: up to {largest:.1e}, and no scanner reaches {LARGEST:g}"
+        )
     constant = constant_columns(kept)
     kept[:, constant] = 0
     return Scan(kept, len(values), int(constant.sum()), names)

@@ -3,11 +3,10 @@
 import importlib
 import importlib.util
 import pkgutil
-from difflib import get_close_matches
 from types import ModuleType
 
 from brio_core.methods.interface import Method
-from brio_core.system.errors import BrioError
+from brio_core.system.errors import BrioError, nearest
 from brio_core.system.versions import method_module
 
 # Modules that are no methods.
@@ -19,9 +18,8 @@ def find(name: str) -> type[Method]:
     path = f"{__package__}.{method_module(name)}"
     found = _methods(path).get(name) if importlib.util.find_spec(path) else None
     if found is None:
-        close = get_close_matches(name, names(), 1, cutoff=0.7)
-        advice = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}"
-        raise BrioError(f"method {name!r} has no code in {path.replace('.', '/')}; {advice}")
+        place = path.replace(".", "/")
+        raise BrioError(f"method {name!r} has no code in {place}{nearest(name, names())}")
     return found
 
 

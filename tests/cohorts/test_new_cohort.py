@@ -130,29 +130,3 @@ def test_an_id_within_a_longer_one_is_no_match(tmp_path):
     assert find_pattern(tmp_path, [("x", "A")]) is None
     with pytest.raises(BrioError, match="say it with --pattern"):
         Answers({})("pattern", "the file of a subject")
-
-
-FIRST = {
-    "index": (np.arange(70), "\t0\t1\t2"),
-    "cut index": (np.r_[0:30, 40:80], ""),
-    "seconds": (np.round(np.arange(70) * 0.667, 2), ""),
-    "unnamed": (np.random.default_rng(1).normal(size=70), "\tA\tB\tC"),
-    "time": (np.random.default_rng(1).normal(size=70), "Time\tA\tB\tC"),
-    "a region": (np.random.default_rng(1).normal(size=70), "Timelobe\tA\tB\tC"),
-    "no header": (np.random.default_rng(1).normal(size=70), ""),
-}
-
-
-@pytest.mark.parametrize("name", FIRST)
-def test_a_column_that_counts_frames_is_no_roi(lab, name):
-    first, header = FIRST[name]
-    values = np.c_[first, np.random.default_rng(0).normal(size=(70, 3))]
-    for file in (lab / "data/mine").rglob("*.npy"):
-        path = file.with_suffix(".tsv")
-        np.savetxt(path, values, "%g", "\t", header=header, comments="")
-        file.unlink()
-    if name in ("a region", "no header"):
-        assert describe("mine", lab / "data", Answers({}))["rois"] == {"expected": 4}
-        return
-    with pytest.raises(BrioError, match="tsv: the first column counts frames; leave it out"):
-        describe("mine", lab / "data", Answers({}))

@@ -267,3 +267,28 @@ def test_hdf5_that_points_to_another_file_is_refused(tmp_path):
     for name, reason in (("linked", "holds no 'linked'"), ("a", "in another file")):
         with pytest.raises(Unusable, match=reason):
             read_series_file(tmp_path / "s.h5", name)
+
+
+FIRST = {
+    "index": (np.arange(70), "\t0\t1\t2"),
+    "cut index": (np.r_[0:30, 40:80], ""),
+    "seconds": (np.round(np.arange(70) * 0.667, 2), ""),
+    "unnamed": (np.random.default_rng(1).normal(size=70), "\tA\tB\tC"),
+    "time": (np.random.default_rng(1).normal(size=70), "Time\tA\tB\tC"),
+    "a region": (np.random.default_rng(1).normal(size=70), "Timelobe\tA\tB\tC"),
+    "no header": (np.random.default_rng(1).normal(size=70), ""),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_column_that_counts_frames_is_no_roi(tmp_path, name):
+    first, header = FIRST[name]
+    values = np.c_[first, np.random.default_rng(0).normal(size=(70, 3))]
+    np.savetxt(tmp_path / "s.tsv", values, "%g", "\t", header=header, comments="")
+    if name in ("a region", "no header"):
+        assert series_scan(tmp_path / "s.tsv").series.shape == (70, 4)
+        return
+    with pytest.raises(
+        Unusable, match=r"the first of s\.tsv counts frames and is no ROI; leave it"
+    ):
+        series_scan(tmp_path / "s.tsv")

@@ -117,7 +117,7 @@ def test_one_dnn_is_left_out_on_arm(monkeypatch, machine, wanted):
     """Its products with a transposed factor take a hundred times as long there."""
     monkeypatch.setattr("platform.machine", lambda: machine)
     trial = SimpleNamespace(hyperparameters=None)
-    torch.backends.mkldnn.enabled = True
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
     with exact_arithmetic("cpu", trial):
         assert torch.backends.mkldnn.enabled is wanted
     assert torch.backends.mkldnn.enabled

@@ -93,3 +93,10 @@ def test_sigterm_ends_a_program_whatever_it_inherits(tmp_path):
 def test_other_dropped_errors_are_reported(tmp_path):
     done = run(tmp_path, "Deleted.__del__ = lambda _: 1 / 0; Deleted()", signal.SIGTERM)
     assert done.returncode == 0 and "ZeroDivisionError" in done.stderr
+
+
+def test_an_unexpected_error_names_its_place():
+    program = "from brio_core.system import cli, errors; cli.run(lambda: errors.one_line(3))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "\nerror: AttributeError in brio_core/system/errors.py, line " in done.stderr

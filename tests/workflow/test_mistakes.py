@@ -223,15 +223,23 @@ def test_mistakes_in_other_files(elsewhere, kind, name, text, message):
     assert str(error.value).startswith(f"config/{kind}/{name}.yaml")
 
 
+def test_a_file_whose_class_has_another_name(monkeypatch):
+    monkeypatch.setattr("workflow.planning.checks.declared", lambda _: None)
+    with pytest.raises(ConfigurationError, match="gcn has no class with name = 'gcn' and Hyperp"):
+        configuration(methods=["gcn"], experiments=["main"])
+
+
 def test_the_source_of_methods_is_read_like_their_code():
     """Planning, which may not import torch, knows the same hyperparameters."""
-    from dataclasses import fields
+    from dataclasses import MISSING, fields
 
     from brio_core.methods import registry
     from workflow.planning.methods import declared, has_code
 
     for name in registry.names():
         known = fields(registry.find(name).Hyperparameters)
-        assert declared(name).keys() == {field.name for field in known}, name
-        assert [key for key, needed in declared(name).items() if needed]
+        types = {field.name: field.type for field in known}
+        assert {key: field.type for key, field in declared(name).items()} == types, name
+        needed = [field.name for field in known if field.default is MISSING]
+        assert [key for key, field in declared(name).items() if field.needed] == needed, name
     assert has_code("fc-hgnn") and not has_code("fc-hgmn")

@@ -1,11 +1,11 @@
 """Check a mapping against a JSON schema, and fill in the schema's defaults."""
 
-import difflib
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 
+from brio_core.system.errors import nearest
 from workflow.planning.files import ConfigurationError, read_yaml
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
@@ -164,7 +164,4 @@ def suggestion(word: object, known: Iterable[str]) -> str:
     for new in KEYS.get(word, ()):
         if new in known:
             return f"; it was renamed to {new!r}"
-    close = difflib.get_close_matches(str(word), known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(map(str, known))}" if known else ""
+    return nearest(word, known)

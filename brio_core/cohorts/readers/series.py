@@ -22,9 +22,10 @@ from brio_core.system.errors import BrioError
 _SEPARATORS = {".1d": r"\s+", ".txt": r"\s+", ".tsv": "\t", ".csv": ","}
 _ARRAYS = (".npy", ".npz", ".mat", ".h5")
 SERIES_ENDINGS = (*_SEPARATORS, *(f"{one}.gz" for one in _SEPARATORS), *_ARRAYS)
-# Means over voxels of a 16-bit scanner stay below 65,536, and even sums over ten thousand voxels
-# below this.
-LARGEST = 1e9
+# Names of a first column that is no ROI; a header without one is written by data frames.
+_FRAMES = ("time", "frame", "index")
+# A ROI may rise by chance in fewer.
+_FEWEST_STEPS = 5
 _LARGEST_TEXT = 1 << 30
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+(,\d+)?(e[+-]?\d+)?\s*", re.IGNORECASE)
 # All that pandas takes for a missing value: a frame that begins with one is no header.
@@ -89,13 +90,23 @@ def series_scan(path: Path, variable: str | None = None) -> Scan:
             f"looks like a connectivity matrix: {path.name} is square and symmetric, with the same "
             "value along its diagonal; series are needed, frames by ROIs"
         )
-    scan = clean_scan(values, names)
-    largest = np.abs(scan.series).max(initial=0)
-    if largest > LARGEST:
+    if _counts_frames(values[:, 0], names):
         raise Unusable(
-            f"impossible values: {path.name} reaches {largest:.1e}, and no scanner {LARGEST:g}"
+            f"a column too many: the first of {path.name} counts frames and is no ROI; leave it out"
         )
-    return scan
+    return clean_scan(values, names)
+
+
+def _counts_frames(first: np.ndarray, names: tuple[str, ...]) -> bool:
+    """Whether the first column has numbers or times of frames, by its name or its values."""
+    if names and names[0].lower() in _FRAMES:
+        return True
+    first = first[np.isfinite(first)]
+    steps = np.diff(first)
+    if len(steps) < _FEWEST_STEPS or not (steps > 0).all():
+        return False
+    # Times are rounded, and numbers of frames have gaps where some were cut out.
+    return bool(np.allclose(steps, steps[0], rtol=0.05) or (first % 1 == 0).all())
 
 
 def _is_connectivity(values: np.ndarray) -> bool:
@@ -202,6 +213,9 @@ def _header(path: Path, separator: str) -> tuple[int, tuple[str, ...]]:
             line = line.rstrip("\r\n")
             cells = _cells(line, separator)
             is_comment = line.startswith("#")
+            unnamed = not is_comment and cells and not cells[0].strip()
+            if unnamed and (_is_text(cells[1:]) or _counts(cells[1:])):
+                cells[0] = "index"
             is_header = _is_text(cells) or _counts(cells)
             if not (is_comment or is_header or _are_codes(cells, following, names)):
                 return number, names

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from brio_core.reporting.pages.template import Call, nearest
+from brio_core.reporting.pages.template import Call
 from brio_core.reporting.results import read_table
 from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, duration, p_text, percent
 from brio_core.reporting.vectors import read_picture
 from brio_core.reporting.writing import markdown, markdown_text
+from brio_core.system.errors import nearest
 from brio_core.system.files import read_json
 
 # Columns that hold shares, which are printed in percent, and those of them that print their sign.

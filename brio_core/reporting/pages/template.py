@@ -3,9 +3,8 @@
 Planning reads them too, so this module needs nothing but Python and Jinja2.
 """
 
-import difflib
 import traceback
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, meta, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
-from brio_core.system.errors import BrioError
+from brio_core.system.errors import BrioError, nearest
 
 # What a template may call, with which names, and how many of them at least and at most.
 FORMS = {
@@ -128,10 +127,3 @@ class Template(NamedTuple):
 
     def _error(self, line: int, problem: str) -> BrioError:
         return BrioError(f"{self.shown}, line {line}: {problem}")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` when one of the known words is close, else the known words."""
-    known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
