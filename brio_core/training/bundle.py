@@ -192,7 +192,7 @@ def write_bundle(path: Path, bundle: Bundle) -> None:
 def read_bundle(path: Path) -> Bundle:
     """Read a bundle that is still what was written; nothing in it can run code."""
     if not Path(path).is_file():
-        raise BrioError(f"{path} does not exist; name a bundle, which 'snakemake model' makes")
+        raise BrioError(f"{path} is no file; name a bundle, which 'snakemake model' makes")
     if not sealed.is_sealed(path):
         raise BrioError(f"{path} is no bundle; name the {ENDING} file that 'snakemake model' made")
     try:

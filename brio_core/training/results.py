@@ -56,6 +56,8 @@ class FoldResult:
     """What the validation subjects of the fold have chosen, where several values were tried."""
     source_logits: Tensor | None = None
     """Of all source subjects, by fits without their groups, where validation subjects train too."""
+    together: int = 1
+    """How many folds trained at the same time."""
 
 
 @dataclass(frozen=True)

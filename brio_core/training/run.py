@@ -159,7 +159,8 @@ def _train(run: Run, machine: Machine, data: TrainingData, folder: Path, begun: 
     meta = asked | {
         "predictions": digest(out_dir / "predictions.csv"),
         "threads": torch.get_num_threads(),
-        "group_size": machine.group_size or len(data.folds),
+        # Fewer than asked for where shapes differ or the memory was too small for all.
+        "group_size": max(result.together for result in results),
         "parameters": problem.count_parameters(),
         "notes": notes,
         "tries": tries,

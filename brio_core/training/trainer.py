@@ -82,7 +82,7 @@ def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) ->
         print(f"continuing after epoch {fit.epoch}", file=sys.stderr)
     title = f"{problem.trial.variant} seed {problem.trial.seed}, {len(group)} folds"
     fit.run(lambda fit: checkpoints.save(names, fit.snapshot()), title)
-    results = fit.results()
+    results = [replace(result, together=len(group)) for result in fit.results()]
     # Other groups or hyperparameters may follow, so results are kept. They are a quarter the size
     # of a snapshot.
     checkpoints.save(names, {"results": [vars(result) for result in results]}, always=True)

@@ -178,7 +178,10 @@ def test_mistakes_in_the_file_are_one_sentence(check, mine):
 
 def test_images_are_read_too(run_script, demo_data, load_dataset, tmp_path):
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(load_dataset("demo")))
-    result = run_script("brio", "check", tmp_path / "demo.yaml", "--data-dir", demo_data)
+    result = run_script(
+        "brio", "check", tmp_path / "demo.yaml", "--data-dir", demo_data,
+        "--table", tmp_path / "check.tsv",
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "98 of 105 candidate subjects kept" in result.stdout
 

@@ -70,6 +70,7 @@ def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
     results = train_all(problem, tmp_path / "small")
     assert [result.name for result in results] == [fold.name for fold in problem.data.folds]
     assert "3 folds at a time instead of 6" in capsys.readouterr().err
+    assert {one.together for one in expected} == {6} and {one.together for one in results} == {1, 2}
     for one, other in zip(expected, results):
         assert one.history[-1]["loss"] == pytest.approx(other.history[-1]["loss"], abs=1e-4)
 
