@@ -66,7 +66,7 @@ def test_no_gpu_is_said_before_any_job(project):
     for choice, seen in ((("device=auto",), "0"), *((one, "") for one in allowed)):
         done = project.snakemake("-n", *words[2:], *choice, CUDA_VISIBLE_DEVICES=seen)
         assert done.returncode == 0 and "on a GPU" not in done.stdout, done.stdout
-        warning = "\nwarning: 'overrides' of methods that are not run: brio, gsat, disc, disco, "
+        warning = "\nwarning: 'overrides' of methods that are not run: gat, gin, core, fc-hgnn, "
         assert warning in done.stdout[done.stdout.index("What it will cost") :]
 
 
@@ -176,13 +176,13 @@ def test_targets_that_need_another_configuration(project):
     assert "'lambda-sweep' has nothing to run" in said
     words = ("--config", "overrides={gcn: {first_epoch: 31}}", "experiments=[ablations]")
     said = sentence(project.snakemake("main", "-n", *words))
-    assert "error: variant 'gcn' would be trained for 30 epochs" in said
+    assert "error: variant 'gcn' would be trained for 20 epochs" in said
 
 
 def test_the_resolved_configuration_is_kept(finished):
     kept = yaml.safe_load((finished.folder / "results/run_config.yaml").read_text())
     assert kept["config"]["split_seeds"] == [0], "defaults are written out"
-    assert kept["variants"]["brio"]["hyperparameters"]["warmup_epochs"] == 10
+    assert kept["variants"]["brio"]["hyperparameters"]["warmup_epochs"] == 7
     assert kept["datasets"]["demo"]["inclusion"]["min_frames"] == 60
 
 
