@@ -26,6 +26,7 @@ from brio_core.connectivity.graphs import node_descriptor, propagation_support, 
 from brio_core.connectivity.tangent import CHUNK, ledoit_wolf, tangent_space
 from brio_core.methods.brio.factors import SignedEncoder
 from brio_core.methods.layers.transport import sinkhorn_divergence
+from brio_core.system.devices import make_deterministic
 
 # A program is made ready to be timed; it says how far its numbers are from ours or the exact ones.
 Program = Callable[[], tuple[Callable[[], object], str]]
@@ -271,6 +272,9 @@ DEVICE, GPU = ARGUMENTS.device, ARGUMENTS.device.startswith("cuda")
 
 def main() -> None:
     torch.set_num_threads(ARGUMENTS.threads)
+    if not GPU:
+        # As every job does, for all programs alike; not on a GPU, where some have no such kernels.
+        make_deterministic(torch.device("cpu"), "float32")
     for operation in ARGUMENTS.operation or OPERATIONS:
         begin(operation, DEVICE)
         rows = []
