@@ -40,7 +40,7 @@ class Scan:
     source_sha256: str = ""
 
 
-def clean_scan(values: np.ndarray, names: tuple[str, ...] = ()) -> Scan:
+def clean_scan(values: np.ndarray, names: tuple[str, ...] = (), file: str = "") -> Scan:
     """Drop the frames that are not finite in every ROI, and set constant ROIs to zero.
 
     A ROI without a single finite value is missing, and counts as constant: it must not cost the
@@ -52,8 +52,9 @@ def clean_scan(values: np.ndarray, names: tuple[str, ...] = ()) -> Scan:
     kept = values[np.isfinite(values).all(axis=1)]
     largest = np.abs(kept).max(initial=0)
     if largest > LARGEST:
+        where = f" in {file}" if file else ""
         raise Unusable(
-            f"impossible values: up to {largest:.1e}, and no scanner reaches {LARGEST:g}"
+            f"impossible values: up to {largest:.1e}{where}, and no scanner reaches {LARGEST:g}"
         )
     constant = constant_columns(kept)
     kept[:, constant] = 0

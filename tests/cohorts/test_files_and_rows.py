@@ -239,7 +239,7 @@ def test_values_beyond_any_scanner(tmp_path):
     assert len(series_scan(tmp_path / "s.npy").series) == 50
     values[7, 1] = 9.97e36
     np.save(tmp_path / "s.npy", values)
-    with pytest.raises(Unusable, match=r"impossible values: up to 1\.0e\+37, and no scanner"):
+    with pytest.raises(Unusable, match=r"impossible values: up to 1\.0e\+37 in s\.npy, and no"):
         series_scan(tmp_path / "s.npy")
 
 

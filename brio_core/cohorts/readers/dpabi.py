@@ -73,4 +73,4 @@ class DpabiReader(Reader):
             raise Unusable(
                 f"unreadable file: {path.name} has {values.shape[1]} columns instead of {COLUMNS}"
             )
-        return clean_scan(values[:, ATLASES[self.source.get("atlas", "aal116")]])
+        return clean_scan(values[:, ATLASES[self.source.get("atlas", "aal116")]], file=path.name)

@@ -94,7 +94,7 @@ def series_scan(path: Path, variable: str | None = None) -> Scan:
         raise Unusable(
             f"a column too many: the first of {path.name} counts frames and is no ROI; leave it out"
         )
-    return clean_scan(values, names)
+    return clean_scan(values, names, path.name)
 
 
 def _counts_frames(first: np.ndarray, names: tuple[str, ...]) -> bool:
