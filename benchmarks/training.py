@@ -70,6 +70,7 @@ def cases() -> list[tuple]:
         about = f"ABIDE's size, {rois} ROIs, {FOLDS or 'all'} folds, {EPOCHS} epochs"
         found += [
             (f"{about}{what}", Size(rois=rois), whole | changes, deterministic, None)
+            # On a CPU the others would change nothing, or be very slow.
             for what, changes, deterministic in (
                 ("", {}, True),
                 (", without deterministic kernels", {}, False),

@@ -43,7 +43,7 @@ def method_module(method: str) -> str:
 
 @cache
 def method_files(method: str) -> tuple[str, ...]:
-    """The files of a method: one module, or all modules of its package; none if planned."""
+    """The files of a method: one module, or all modules of its package."""
     module = ROOT / "brio_core" / "methods" / method_module(method)
     files = sorted(module.glob("**/*.py")) or [module.with_suffix(".py")]
     return tuple(str(path.relative_to(ROOT)) for path in files if path.exists())

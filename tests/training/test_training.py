@@ -171,6 +171,17 @@ def test_meta_says_how_to_repeat_the_run(toy_run):
     assert [fold["name"] for fold in meta["folds"]] == [f"site{index}" for index in range(6)]
 
 
+def test_meta_counts_the_folds_that_trained_together(toy_run):
+    """Linear models are fitted one fold after the other, so it is 1 there."""
+    folder, command = toy_run
+    params = {"method": "linear-correlation", "label": "Linear", "group": "Linear"}
+    params["hyperparameters"] = vars(settings_of("linear-correlation"))
+    changed = [json.dumps(params) if part.startswith("{") else part for part in command]
+    done = run_program("train", *changed[1:], "--out-dir", folder / "linear")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "linear" / "meta.json").read_text())["group_size"] == 1
+
+
 def test_unknown_hemispheres_are_told_in_the_log_and_in_the_result(toy_run):
     folder, command = toy_run
     params = {"method": "fc-hgnn", "label": "FC-HGNN", "group": "Brain network methods"}
