@@ -135,13 +135,9 @@ def _serve() -> None:
     else:
         import brio_core
 
-        # Every optimiser imports the first, every figure the others.
-        for name in (
-            "torch._dynamo",
-            "matplotlib.backends.backend_pdf",
-            "matplotlib.backends.backend_svg",
-        ):
-            importlib.import_module(name)
+        # Every figure imports them.
+        for name in ("pdf", "svg"):
+            importlib.import_module(f"matplotlib.backends.backend_{name}")
         for module in pkgutil.walk_packages(brio_core.__path__, "brio_core."):
             if ".kernels." not in module.name and "__main__" not in module.name:
                 importlib.import_module(module.name)

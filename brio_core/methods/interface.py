@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import grad_and_value
 from torch.nn import functional
 
 from brio_core.cohorts.stores import Rois
@@ -203,12 +202,19 @@ class GradientMethod(Method):
     def gradient(
         cls, hyperparameters: Any, loss: Any, learnt: dict[str, Tensor], buffers: Any, batch: Batch
     ) -> Any:
-        """The gradient of one fold by ``loss(learnt, buffers, batch)``, and (loss, logs).
+        """The gradients of all folds by ``loss(learnt, buffers, batch)``, and (losses, logs).
 
-        Override it for a step that is not the plain gradient of the loss; ``loss`` also takes a
-        ``phase`` in place of the current one.
+        Everything has a leading fold axis. Override it for a step that is not the plain gradient
+        of the loss; ``loss`` also takes a ``phase`` in place of the current one.
         """
-        return grad_and_value(loss, has_aux=True)(learnt, buffers, batch)
+        value, logs = loss(learnt, buffers, batch)
+        return slopes(value, learnt), (value, logs)
+
+
+def slopes(value: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gradients of the losses of folds, each by the weights of its own fold."""
+    found = torch.autograd.grad(value.sum(), list(weights.values()), materialize_grads=True)
+    return dict(zip(weights, found))
 
 
 class PathMethod(Method):

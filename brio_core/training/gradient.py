@@ -16,6 +16,7 @@ from brio_core.system.cli import Progress
 from brio_core.system.randomness import fold_in
 from brio_core.system.replay import Replay
 from brio_core.system.seeds import derive_seed
+from brio_core.training.adam import Adam
 from brio_core.training.batches import Batches
 from brio_core.training.data import Fold
 from brio_core.training.problem import Problem
@@ -42,7 +43,7 @@ class GradientFit:
         self.features = FeatureStore(
             self.stack, problem.inputs, problem.trial.shares_features, memory_budget
         )
-        self.optimiser = self._make_optimiser()
+        self.optimiser = Adam(self.stack.parameters, self.hyperparameters)
         self.batches = Batches(problem, folds)
         keys = [derive_seed(*problem.seed_key(fold, "noise")) for fold in folds]
         steps = torch.arange(self.hyperparameters.epochs * self.batches.per_epoch, device=device)
@@ -85,23 +86,6 @@ class GradientFit:
             if not name.startswith("validation_")
         }
 
-    def _make_optimiser(self) -> torch.optim.Optimizer:
-        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[
-            self.hyperparameters.optimiser
-        ]
-        on_gpu = self.device.type == "cuda"
-        rate: float | Tensor = self.hyperparameters.learning_rate
-        if self.hyperparameters.schedule == "cosine":
-            # A tensor, so that a captured step can read the rate of its own number.
-            rate = torch.tensor(rate, device=self.device)
-        return kind(
-            list(self.stack.parameters.values()),
-            lr=rate,
-            weight_decay=self.hyperparameters.weight_decay,
-            capturable=on_gpu,
-            fused=on_gpu,
-        )
-
     def _set_rate(self) -> None:
         """The learning rate of the current step: half a cosine whose end is the last step."""
         hyperparameters = self.hyperparameters
@@ -109,8 +93,7 @@ class GradientFit:
             return
         first, last = hyperparameters.learning_rate, hyperparameters.final_learning_rate
         done = (self._counter[0] + 1) / (hyperparameters.epochs * self.batches.per_epoch)
-        for group in self.optimiser.param_groups:
-            group["lr"].copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
+        self.optimiser.rate.copy_(last + 0.5 * (first - last) * (1 + torch.cos(torch.pi * done)))
 
     def run(self, save: Callable[["GradientFit"], None], title: str) -> None:
         """Train until the last epoch, or until every fold has lost its patience."""
@@ -120,7 +103,7 @@ class GradientFit:
             self.epoch += 1
             phase = self.method.phase(self.hyperparameters, self.epoch)
             if self.method.restarts(self.hyperparameters, self.epoch):
-                self._forget_moments()
+                self.optimiser.forget()
             for total in self._totals.values():
                 total.zero_()
             for step in range(self.batches.per_epoch):
@@ -152,12 +135,7 @@ class GradientFit:
         self.stack.keep(folds)
         self.features.keep(folds)
         self.batches.keep(folds)
-        moments = self.optimiser.state_dict()
-        for state in moments["state"].values():
-            # The number of steps is one for all.
-            state.update({name: value[folds] for name, value in state.items() if value.dim()})
-        self.optimiser = self._make_optimiser()
-        self.optimiser.load_state_dict(moments)
+        self.optimiser.keep(self.stack.parameters, folds)
         self.best = {name: value[folds] for name, value in self.best.items()}
         for name in ("_keys", "_auc", "_loss", *PER_FOLD):
             setattr(self, name, getattr(self, name)[folds])
@@ -168,44 +146,32 @@ class GradientFit:
         ]
         self._rebuild_tables()
 
-    def _forget_moments(self) -> None:
-        # In place: captured CUDA graphs keep pointing at the same memory.
-        for state in self.optimiser.state.values():
-            for value in state.values():
-                value.zero_()
-
     def _step(self, phase: str) -> None:
         frozen = self.method.frozen(phase)
         learnt = {
-            k: v for k, v in self.stack.parameters.items() if not k.startswith(frozen or "\0")
+            name: value.detach().requires_grad_()
+            for name, value in self.stack.parameters.items()
+            if not name.startswith(frozen or "\0")
         }
         fixed = {k: v for k, v in self.stack.parameters.items() if k not in learnt}
         single = self.stack.single("loss", training=True)
 
-        def gradient(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
-            def loss(learnt: State, buffers: State, batch: Batch, phase: str = phase) -> Any:
-                return single({**learnt, **fixed}, buffers, batch, phase)
+        def loss(learnt: State, buffers: State, batch: Batch, phase: str = phase) -> Any:
+            def of_fold(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
+                return single({**learnt, **fixed}, buffers, Batch(*batch), phase)
 
-            return self.method.gradient(self.hyperparameters, loss, learnt, buffers, Batch(*batch))
+            return vmap(of_fold)(learnt, fixed, buffers, *batch)
 
         self._set_rate()
         index, label, site = self.batches.take(self._counter)
+        keys = self._keys.index_select(1, self._counter).squeeze(1)
+        batch = Batch(self.features.gather(index), label, site, keys)
         half = self.hyperparameters.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-            gradients, (value, logs) = vmap(gradient)(
-                learnt,
-                fixed,
-                self.stack.buffers,
-                self.features.gather(index),
-                label,
-                site,
-                self._keys.index_select(1, self._counter).squeeze(1),
+            gradients, (value, logs) = self.method.gradient(
+                self.hyperparameters, loss, learnt, self.stack.buffers, batch
             )
-        for name, parameter in self.stack.parameters.items():
-            # Fused AdamW takes contiguous gradients only.
-            gradient = gradients.get(name)
-            parameter.grad = None if gradient is None else gradient.contiguous()
-        self.optimiser.step()
+        self.optimiser.step(gradients)
         for name, number in {"loss": value, **logs}.items():
             if name not in self._totals:
                 self._totals[name] = torch.zeros_like(number)
@@ -275,7 +241,7 @@ class GradientFit:
             "finished": [vars(result) for result in self.finished],
             "epoch": self.epoch,
             "state": self.stack.persistent(),
-            "optimiser": self.optimiser.state_dict(),
+            "optimiser": self.optimiser.moments,
             "best": self.best,
             "history": self.history,
             **{name: getattr(self, name) for name in PER_FOLD},
@@ -290,7 +256,7 @@ class GradientFit:
             self._keep(torch.tensor(kept, device=self.device))
         self.epoch = snapshot["epoch"]
         self.stack.load(snapshot["state"])
-        self.optimiser.load_state_dict(snapshot["optimiser"])
+        self.optimiser.load(snapshot["optimiser"])
         self.history = snapshot["history"]
         self._start_totals()
         for name, value in snapshot["best"].items():

@@ -196,7 +196,7 @@ def test_the_dummy_classifier_is_never_trained():
     plain = Gcn(run.hyperparameters, run.problem.data.cohort.fc.shape[-1], 3)
     names = [name for name, _ in plain.named_parameters()]
     assert list(run.stack.parameters) == names
-    assert len(run.optimiser.state) == len(names)
+    assert list(run.optimiser.moments) == names
 
 
 def test_the_weight_switches_after_warm_up():
@@ -226,8 +226,8 @@ def test_the_optimiser_forgets_at_the_switch():
     steps = {}
 
     def note(run):
-        (first, *_) = run.optimiser.state.values()
-        steps[run.epoch] = int(first["step"])
+        (first, *_) = run.optimiser.moments.values()
+        steps[run.epoch] = int(first["steps"])
 
     run = fit(penalty_weight=100.0, warmup_share=0.34)
     run.run(note, "test")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from synthetic import make_cohort, make_problem, settings_of
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
 from brio_core.methods.interface import Batch
 from brio_core.methods.layers.series import draw_blend, mix
@@ -49,14 +49,21 @@ def rows_of(batch, rows):
 
 
 def step(module, batch):
-    """The gradient of one iteration; buffers of the module change."""
-    weights = {name: value.detach() for name, value in module.named_parameters()}
-    buffers = dict(module.named_buffers())
+    """The gradient of one iteration of one fold; buffers of the module change."""
+    weights = {name: value.detach()[None] for name, value in module.named_parameters()}
+    weights = {name: value.requires_grad_() for name, value in weights.items()}
+    buffers = {name: value[None] for name, value in module.named_buffers()}
+    features = {name: value[None] for name, value in batch.features.items()}
+    stacked = Batch(features, *(value[None] for value in batch[1:]))
 
     def loss(weights, buffers, batch, phase):
-        return functional_call(module, (weights, buffers), ("loss", batch, phase))
+        def of_fold(weights, buffers, *batch):
+            return functional_call(module, (weights, buffers), ("loss", Batch(*batch), phase))
 
-    return XgGnn.gradient(module.hyperparameters, loss, weights, buffers, batch)
+        return vmap(of_fold)(weights, buffers, *batch)
+
+    slopes, (value, logs) = XgGnn.gradient(module.hyperparameters, loss, weights, buffers, stacked)
+    return {name: slope[0] for name, slope in slopes.items()}, (value[0], logs)
 
 
 def slopes_of(module, batch, phase):
@@ -116,8 +123,9 @@ def test_the_trainer_applies_the_outer_optimiser_to_the_weights_of_before():
     problem, _ = make_problem("xg-gnn", folds=slice(0, 1), optimiser="adam")
     run = GradientFit(problem, problem.data.folds, memory_budget=1 << 30)
     before = {name: value.clone() for name, value in run.stack.parameters.items()}
+    slopes, step = {}, run.optimiser.step
+    run.optimiser.step = lambda gradients: slopes.update(gradients) or step(gradients)
     run._step(OUTER)
-    slopes = {name: value.grad for name, value in run.stack.parameters.items()}
     weights = {name: value.clone().requires_grad_() for name, value in before.items()}
     s = problem.trial.hyperparameters
     optimiser = torch.optim.Adam(weights.values(), lr=s.learning_rate, weight_decay=s.weight_decay)

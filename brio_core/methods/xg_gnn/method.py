@@ -19,12 +19,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 from torch.nn import functional
 
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.methods.hyperparameters import EpisodeHyperparameters
-from brio_core.methods.interface import Batch, Features, GradientMethod, margin
+from brio_core.methods.interface import Batch, Features, GradientMethod, margin, slopes
 from brio_core.methods.layers.series import draw_blend, mirrored_window, mix, standardised
 from brio_core.methods.training_scans import TrainView
 from brio_core.methods.xg_gnn.layers import (
@@ -166,26 +166,23 @@ class XgGnn(GradientMethod):
 
         Running statistics keep the inner pass, whose weights are those that stay.
         """
-        count = hyperparameters.inner_rows(len(batch.label))
+        count = hyperparameters.inner_rows(batch.label.shape[1])
         inner, outer = (_rows(batch, part) for part in (slice(count), slice(count, None)))
-        slopes, (risk, _) = grad_and_value(partial(loss, phase=INNER), has_aux=True)(
-            learnt, buffers, inner
+        risk, _ = loss(learnt, buffers, inner, phase=INNER)
+        adapt = partial(
+            adam_step,
+            rate=hyperparameters.inner_learning_rate,
+            decay=hyperparameters.inner_weight_decay,
         )
-        adapted = adam_step(
-            learnt,
-            slopes,
-            buffers,
-            hyperparameters.inner_learning_rate,
-            hyperparameters.inner_weight_decay,
-        )
+        weights = {name: value.detach() for name, value in learnt.items()}
+        adapted = vmap(adapt)(weights, slopes(risk, learnt), buffers)
+        adapted = {name: value.requires_grad_() for name, value in adapted.items()}
         lost = {
             name: value if name.startswith(PREFIX) else value.clone()
             for name, value in buffers.items()
         }
-        slopes, (value, logs) = grad_and_value(partial(loss, phase=OUTER), has_aux=True)(
-            adapted, lost, outer
-        )
-        return slopes, (value, {**logs, "inner_loss": risk})
+        value, logs = loss(adapted, lost, outer, phase=OUTER)
+        return slopes(value, adapted), (value, {**logs, "inner_loss": risk})
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of inner or of outer sites; rows are ordered by site."""
@@ -241,9 +238,9 @@ class XgGnn(GradientMethod):
 
 def _rows(batch: Batch, rows: slice) -> Batch:
     return Batch(
-        {name: value[rows] for name, value in batch.features.items()},
-        batch.label[rows],
-        batch.site[rows],
+        {name: value[:, rows] for name, value in batch.features.items()},
+        batch.label[:, rows],
+        batch.site[:, rows],
         batch.key,
     )
 
