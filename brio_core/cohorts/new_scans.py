@@ -15,6 +15,7 @@ from brio_core.cohorts.stores import read_series
 from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.system import sealed
 from brio_core.system.errors import BrioError
+from brio_core.system.threads import Run, plainly
 
 # What a table of people may call its columns, beside what the bundle's own cohort calls them.
 COLUMNS = {
@@ -39,10 +40,13 @@ class NewScan:
     problem: str = ""
 
 
-def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> list[NewScan]:
+def read_new_scans(
+    path: Path, dataset: dict, other: Iterable[Path] = (), run: Run = plainly
+) -> list[NewScan]:
     """All scans of a place, by subject; files in ``other`` are none.
 
-    ``dataset`` is that of the bundle: images of a BIDS tree are read as its cohort's were.
+    ``dataset`` is that of the bundle: images of a BIDS tree are read as its cohort's were. ``run``
+    may read several files at a time.
     """
     if not path.exists():
         raise BrioError(f"{path} does not exist; name a folder of ROI series or a series.h5")
@@ -51,9 +55,9 @@ def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> lis
     if path.is_file():
         found = list(_stored(path))
     elif (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func")):
-        found = list(_bids(path, dataset))
+        found = _bids(path, dataset, run)
     else:
-        found = list(_folder(path, set(other)))
+        found = _folder(path, set(other), run)
     if not found:
         endings = " ".join(SERIES_ENDINGS)
         raise BrioError(f"{path} holds no ROI series; put one file per subject there ({endings})")
@@ -73,13 +77,12 @@ def _stored(path: Path) -> Iterator[NewScan]:
         yield NewScan(subject, Scan(values, len(values), constant, series.rois.names))
 
 
-def _folder(path: Path, other: set[Path]) -> Iterator[NewScan]:
+def _folder(path: Path, other: set[Path], run: Run) -> list[NewScan]:
     """One file per subject, which is called like the file without its ending."""
     skipped = {one.resolve() for one in other}
-    for file in _series_files(path, "*"):
-        subject = re.sub(_ENDING, "", file.name)
-        if file.resolve() not in skipped and subject != "participants":
-            yield _read(subject, file)
+    files = [file for file in _series_files(path, "*") if file.resolve() not in skipped]
+    named = [(re.sub(_ENDING, "", file.name), file) for file in files]
+    return run(_read, [one for one in named if one[0] != "participants"])
 
 
 def _series_files(path: Path, pattern: str) -> list[Path]:
@@ -88,17 +91,17 @@ def _series_files(path: Path, pattern: str) -> list[Path]:
     return [file for file in files if re.search(_ENDING, file.name) and file.is_file()]
 
 
-def _read(subject: str, file: Path) -> NewScan:
+def _read(named: tuple[str, Path]) -> NewScan:
+    subject, file = named
     try:
         return NewScan(subject, series_scan(file))
     except Unusable as unusable:
         return NewScan(subject, None, problem=str(unusable))
 
 
-def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:
+def _bids(path: Path, dataset: dict, run: Run) -> list[NewScan]:
     if dataset.get("source", {}).get("kind") == "bids":
-        yield from _like_cohort(path, dataset)
-        return
+        return list(_like_cohort(path, dataset))
     files = _series_files(path, "*_timeseries.*")
     files = [file for file in files if "desc-confounds" not in file.name]
     if not files:
@@ -106,8 +109,7 @@ def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:
             f"{path} is a BIDS tree without ROI series (*_timeseries.tsv), and the bundle was "
             "trained on ROI series; extract those of its atlas first"
         )
-    for file in files:
-        yield _read(file.name.partition("_")[0], file)
+    return run(_read, [(file.name.partition("_")[0], file) for file in files])
 
 
 def _like_cohort(path: Path, dataset: dict) -> Iterator[NewScan]:

@@ -17,6 +17,7 @@ from brio_core.evaluation.scores import Estimate
 from brio_core.evaluation.site_distance import FAR, Training, edges_of
 from brio_core.system.devices import choose_device
 from brio_core.system.errors import BrioError
+from brio_core.system.threads import processes
 from brio_core.training.bundle import Bundle, answers
 
 COLUMNS = (
@@ -47,10 +48,11 @@ def predict(
 ) -> Predicted:
     """Read, check and predict all scans of a place."""
     about, place = bundle.about, choose_device(device, allow_cpu=False)
-    if place.type == "cuda":
-        # It takes a second or two to start, in which scans can be read.
-        Thread(target=torch.zeros, args=(1,), kwargs={"device": place}).start()
-    read = read_new_scans(scans, about["dataset"], [labels] if labels else [])
+    with processes() as run:
+        if place.type == "cuda":
+            # It takes a second or two to start, in which scans can be read.
+            Thread(target=torch.zeros, args=(1,), kwargs={"device": place}).start()
+        read = read_new_scans(scans, about["dataset"], [labels] if labels else [], run)
     subjects = [one.subject for one in read]
     people = People.unknown(len(read))
     if labels:

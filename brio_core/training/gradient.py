@@ -157,10 +157,10 @@ class GradientFit:
         single = self.stack.single("loss", training=True)
 
         def loss(learnt: State, buffers: State, batch: Batch, phase: str = phase) -> Any:
-            def of_fold(learnt: State, fixed: State, buffers: State, *batch: Any) -> Any:
-                return single({**learnt, **fixed}, buffers, Batch(*batch), phase)
+            def of_fold(learnt: State, fixed: State, buffers: State, batch: Batch) -> Any:
+                return single({**learnt, **fixed}, buffers, batch, phase)
 
-            return vmap(of_fold)(learnt, fixed, buffers, *batch)
+            return vmap(of_fold)(learnt, fixed, buffers, batch)
 
         self._set_rate()
         index, label, site = self.batches.take(self._counter)

@@ -5,6 +5,7 @@ import pytest
 
 from brio_core.cohorts.new_scans import read_new_scans, read_people
 from brio_core.system.errors import BrioError
+from brio_core.system.threads import processes
 
 
 @pytest.fixture
@@ -55,6 +56,11 @@ def test_which_files_are_scans_of_whom(tmp_path):
     found = read_new_scans(tmp_path, {})
     assert [one.subject for one in found] == ["ro.01", "ro.02"]
     assert not any(one.problem for one in found)
+    with processes() as run:
+        again = read_new_scans(tmp_path, {}, run=run)
+    assert [one.subject for one in again] == ["ro.01", "ro.02"]
+    for one, other in zip(found, again):
+        np.testing.assert_array_equal(one.scan.series, other.scan.series)
 
 
 @pytest.mark.parametrize("name", ["sub-001.tsv", "sub-001.h5"])

@@ -50,18 +50,17 @@ def rows_of(batch, rows):
 
 def step(module, batch):
     """The gradient of one iteration of one fold; buffers of the module change."""
-    weights = {name: value.detach()[None] for name, value in module.named_parameters()}
-    weights = {name: value.requires_grad_() for name, value in weights.items()}
+    weights = {name: value[None].detach() for name, value in module.named_parameters()}
     buffers = {name: value[None] for name, value in module.named_buffers()}
     features = {name: value[None] for name, value in batch.features.items()}
     stacked = Batch(features, *(value[None] for value in batch[1:]))
 
-    def loss(weights, buffers, batch, phase):
-        def of_fold(weights, buffers, *batch):
-            return functional_call(module, (weights, buffers), ("loss", Batch(*batch), phase))
+    def loss(*given, phase):
+        call = lambda *state: functional_call(module, state[:2], ("loss", state[2], phase))  # noqa: E731
+        return vmap(call)(*given)
 
-        return vmap(of_fold)(weights, buffers, *batch)
-
+    for value in weights.values():
+        value.requires_grad_()
     slopes, (value, logs) = XgGnn.gradient(module.hyperparameters, loss, weights, buffers, stacked)
     return {name: slope[0] for name, slope in slopes.items()}, (value[0], logs)
 

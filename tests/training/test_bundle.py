@@ -31,7 +31,7 @@ def test_probabilities_are_those_of_series_that_were_read_and_of_no_others(bundl
     bundle, series = read_bundle(folder / "all.brio"), read_series(cohort / "series.h5")
     every = bundle.probabilities(series)
     few = replace(series, subjects=series.subjects[:3], offsets=series.offsets[:4])
-    np.testing.assert_allclose(bundle.probabilities(few), every[:3], rtol=1e-7)
+    np.testing.assert_allclose(bundle.probabilities(few), every[:3], rtol=1e-12)
     first, again = (
         np.concatenate([part.again for part in answers(bundle.module, one, 5, 4.0)])
         for one in (few, series)

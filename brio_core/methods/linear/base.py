@@ -128,7 +128,9 @@ class LinearMethod(PathMethod):
         self.bias.mul_(slope).add_(intercept)
 
     def classify(self, represented: Tensor) -> Tensor:
-        return represented @ self.weight + self.bias
+        # Sums in single precision would depend on how many subjects are asked about at once.
+        found = represented.double() @ self.weight.double() + self.bias.double()
+        return found.to(represented.dtype)
 
 
 class TrainFeatures:
