@@ -59,8 +59,7 @@ def step(module, batch):
         call = lambda *state: functional_call(module, state[:2], ("loss", state[2], phase))  # noqa: E731
         return vmap(call)(*given)
 
-    for value in weights.values():
-        value.requires_grad_()
+    weights = {name: value.requires_grad_() for name, value in weights.items()}
     slopes, (value, logs) = XgGnn.gradient(module.hyperparameters, loss, weights, buffers, stacked)
     return {name: slope[0] for name, slope in slopes.items()}, (value[0], logs)
 
