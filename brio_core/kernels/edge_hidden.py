@@ -12,9 +12,9 @@ from torch import Tensor
 from brio_core.kernels.functions import Fused, power_of_2
 from brio_core.kernels.uniform import draw
 
-# Edges and units of a tile, and warps per program.
-FORWARD = (64, 32, 4)
-BACKWARD = (32, 64, 4)
+# Edges and units of a tile (of units at most as many as there are), and warps per program.
+FORWARD = (128, 16, 4)
+BACKWARD = (16, 128, 4)
 # Programs per graph and tile of units on the way back.
 PARTS = 2
 
@@ -133,8 +133,8 @@ def _backward(
 
 def _launch(kernel, grid, tile, inputs, pairs: Tensor, starts: Tensor, weight: Tensor, rate):
     edges, units, warps = tile
-    d, width = weight.shape[-2:]
     exact = torch.get_float32_matmul_precision() == "highest"
+    d, width = weight.shape[-2:]
     sizes = (pairs.shape[-2], starts.shape[-1] - 1, pairs.shape[-1], width, d)
     kernel[grid](
         *inputs, *sizes, rate, DROP=rate > 0, PRECISION="ieee" if exact else "tf32",
@@ -159,10 +159,13 @@ class EdgeHidden(Fused):
         to_sender, to_receiver = torch.empty_like(sender), torch.empty_like(receiver)
         graphs = pairs.numel() // pairs.shape[-1]
         parts = sender.new_empty(graphs, PARTS, *weight.shape[-2:])
-        grid = (graphs, triton.cdiv(weight.shape[-1], BACKWARD[1]), PARTS)
+        edges, units, warps = BACKWARD
+        # A matrix product takes at least 16.
+        units = min(units, max(16, power_of_2(weight.shape[-1])))
+        grid = (graphs, triton.cdiv(weight.shape[-1], units), PARTS)
         inputs = (grad, sender, receiver, weight, key, pairs, order, starts)
         inputs = (*inputs, to_sender, to_receiver, parts)
-        _launch(_backward, grid, BACKWARD, inputs, pairs, starts, weight, rate)
+        _launch(_backward, grid, (edges, units, warps), inputs, pairs, starts, weight, rate)
         # Summing the parts in a fixed order keeps the result the same in every run.
         to_weight = parts.view(*weight.shape[:-2], -1, *weight.shape[-2:]).sum(-3)
         return to_sender, to_receiver, to_weight
