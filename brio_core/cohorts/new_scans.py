@@ -1,8 +1,13 @@
 """Scans that belong to no cohort: a folder of ROI series, a BIDS-derivatives tree, a series.h5."""
 
+import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +20,6 @@ from brio_core.cohorts.stores import read_series
 from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.system import sealed
 from brio_core.system.errors import BrioError
-from brio_core.system.threads import Run, plainly
 
 # What a table of people may call its columns, beside what the bundle's own cohort calls them.
 COLUMNS = {
@@ -30,6 +34,11 @@ COLUMNS = {
 _ENDING = re.compile(f"({'|'.join(map(re.escape, SERIES_ENDINGS))})$", re.IGNORECASE)
 
 
+# Processes that read text files, which threads of Python would do in turn.
+MOST_PROCESSES = 8
+ReadSeries = Callable[[Path], Scan]
+
+
 @dataclass(frozen=True)
 class NewScan:
     """One scan with the TR that its own files tell; or, without a scan, why there is none."""
@@ -40,13 +49,32 @@ class NewScan:
     problem: str = ""
 
 
+@contextmanager
+def reading_ahead(path: Path) -> Iterator[ReadSeries]:
+    """A function that reads a series, and that other processes have begun to call for a folder.
+
+    They are copies of this one. So enter before torch is imported: its threads must not be copied,
+    and importing it takes as long as reading a thousand files.
+    """
+    count = min(MOST_PROCESSES, os.cpu_count() or 1)
+    # Elsewhere a process has to import everything again.
+    if count == 1 or sys.platform != "linux" or not path.is_dir() or _is_bids(path):
+        yield series_scan
+        return
+    pool = ProcessPoolExecutor(count, mp_context=get_context("fork"))
+    try:
+        begun = {file: pool.submit(series_scan, file) for file in _series_files(path, "*")}
+        yield lambda file: begun[file].result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def read_new_scans(
-    path: Path, dataset: dict, other: Iterable[Path] = (), run: Run = plainly
+    path: Path, dataset: dict, other: Iterable[Path] = (), read: ReadSeries = series_scan
 ) -> list[NewScan]:
     """All scans of a place, by subject; files in ``other`` are none.
 
-    ``dataset`` is that of the bundle: images of a BIDS tree are read as its cohort's were. ``run``
-    may read several files at a time.
+    ``dataset`` is that of the bundle: images of a BIDS tree are read as its cohort's were.
     """
     if not path.exists():
         raise BrioError(f"{path} does not exist; name a folder of ROI series or a series.h5")
@@ -54,10 +82,10 @@ def read_new_scans(
         raise BrioError(f"{path} is one file; name its folder, or a series.h5 of the workflow")
     if path.is_file():
         found = list(_stored(path))
-    elif (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func")):
-        found = _bids(path, dataset, run)
+    elif _is_bids(path):
+        found = list(_bids(path, dataset))
     else:
-        found = _folder(path, set(other), run)
+        found = list(_folder(path, set(other), read))
     if not found:
         endings = " ".join(SERIES_ENDINGS)
         raise BrioError(f"{path} holds no ROI series; put one file per subject there ({endings})")
@@ -69,6 +97,10 @@ def read_new_scans(
     return found
 
 
+def _is_bids(path: Path) -> bool:
+    return (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func"))
+
+
 def _stored(path: Path) -> Iterator[NewScan]:
     series = read_series(path)
     for row, subject in enumerate(series.subjects):
@@ -77,12 +109,13 @@ def _stored(path: Path) -> Iterator[NewScan]:
         yield NewScan(subject, Scan(values, len(values), constant, series.rois.names))
 
 
-def _folder(path: Path, other: set[Path], run: Run) -> list[NewScan]:
+def _folder(path: Path, other: set[Path], read: ReadSeries) -> Iterator[NewScan]:
     """One file per subject, which is called like the file without its ending."""
     skipped = {one.resolve() for one in other}
-    files = [file for file in _series_files(path, "*") if file.resolve() not in skipped]
-    named = [(re.sub(_ENDING, "", file.name), file) for file in files]
-    return run(_read, [one for one in named if one[0] != "participants"])
+    for file in _series_files(path, "*"):
+        subject = re.sub(_ENDING, "", file.name)
+        if file.resolve() not in skipped and subject != "participants":
+            yield _read(subject, file, read)
 
 
 def _series_files(path: Path, pattern: str) -> list[Path]:
@@ -91,17 +124,17 @@ def _series_files(path: Path, pattern: str) -> list[Path]:
     return [file for file in files if re.search(_ENDING, file.name) and file.is_file()]
 
 
-def _read(named: tuple[str, Path]) -> NewScan:
-    subject, file = named
+def _read(subject: str, file: Path, read: ReadSeries = series_scan) -> NewScan:
     try:
-        return NewScan(subject, series_scan(file))
+        return NewScan(subject, read(file))
     except Unusable as unusable:
         return NewScan(subject, None, problem=str(unusable))
 
 
-def _bids(path: Path, dataset: dict, run: Run) -> list[NewScan]:
+def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:
     if dataset.get("source", {}).get("kind") == "bids":
-        return list(_like_cohort(path, dataset))
+        yield from _like_cohort(path, dataset)
+        return
     files = _series_files(path, "*_timeseries.*")
     files = [file for file in files if "desc-confounds" not in file.name]
     if not files:
@@ -109,7 +142,8 @@ def _bids(path: Path, dataset: dict, run: Run) -> list[NewScan]:
             f"{path} is a BIDS tree without ROI series (*_timeseries.tsv), and the bundle was "
             "trained on ROI series; extract those of its atlas first"
         )
-    return run(_read, [(file.name.partition("_")[0], file) for file in files])
+    for file in files:
+        yield _read(file.name.partition("_")[0], file)
 
 
 def _like_cohort(path: Path, dataset: dict) -> Iterator[NewScan]:
