@@ -13,7 +13,6 @@ from brio_core.connectivity.block_length import clipped_block_length
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.connectivity.graphs import node_descriptor
 from brio_core.connectivity.reestimation import block_indices, refresh_keys, subject_keys
-from brio_core.methods.brio.factors import Assignment
 from brio_core.methods.brio.method import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.system.errors import BrioError
@@ -228,34 +227,6 @@ def test_moments_are_forgotten_once_and_only_if_asked():
     assert not any(Brio.restarts(kept, epoch) for epoch in epochs)
     restarts = [epoch for epoch in epochs if Brio.restarts(fresh, epoch)]
     assert restarts == [fresh.warmup_epochs + 1]
-
-
-def test_scales_of_the_first_embeddings_and_queries():
-    """The same draws, stretched; nothing else of the first model changes."""
-    usual, wide = (
-        make_problem("brio", roi_scale=scale, query_scale=scale)[0] for scale in (0.5, 2.0)
-    )
-    one, other = (problem.module(problem.data.folds[0]).state_dict() for problem in (usual, wide))
-    stretched = {"encoder.roi_embedding", "assignment.queries"}
-    assert stretched <= one.keys()
-    for name, value in one.items():
-        torch.testing.assert_close(other[name], 4 * value if name in stretched else value)
-
-
-def test_wider_queries_or_embeddings_part_the_factors_at_the_start():
-    def shared(query_scale, roi_scale):
-        """Mean cosine between factors as weights over regions."""
-        torch.manual_seed(0)
-        embedding = roi_scale * torch.randn(200, 16)
-        sizes = {"factors": 4, "roi_dim": 16, "assignment_dim": 32, "query_scale": query_scale}
-        rows = Assignment(settings_of("brio", **sizes))(embedding).detach()
-        rows = rows / rows.norm(dim=1, keepdim=True)
-        return ((rows @ rows.T).sum() - 4).item() / 12
-
-    scales = ((0.3, 0.25), (0.3, 1.0), (0.3, 2.0), (1.0, 1.0), (3.0, 1.0))
-    found = [shared(*pair) for pair in scales]
-    assert found == sorted(found, reverse=True)
-    assert found[0] > 0.7 and found[-1] < 0.2
 
 
 class TestStandardisedDescriptors:

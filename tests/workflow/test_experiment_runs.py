@@ -80,7 +80,7 @@ def test_the_run_of_the_document_on_abide():
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
     names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
-    left_out = {"sites", "regions", "diagnostics", "confounds", "abstention"}
+    left_out = {"sites", "regions", "diagnostics", "confounds"}
     assert tables - {*WHOLE_RUN} == {*names} - left_out
 
 

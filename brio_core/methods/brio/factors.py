@@ -90,11 +90,14 @@ class Assignment(nn.Module):
 class FactorMap(nn.Module):
     """Pooled ROI representations to unit factors: projection, small MLP, both normalised."""
 
-    def __init__(self, width: int, factor_dim: int) -> None:
+    def __init__(self, width: int, factor_dim: int, bias_scale: float = 1.0) -> None:
         super().__init__()
         self.project = nn.Linear(width, factor_dim, bias=False)
         self.widen = nn.Linear(factor_dim, 2 * factor_dim)
         self.narrow = nn.Linear(2 * factor_dim, factor_dim)
+        # Biases are the same for all subjects, and make their factors alike.
+        for layer in (self.widen, self.narrow):
+            layer.bias.data.mul_(bias_scale)
 
     def forward(self, hidden: Tensor, assignment: Tensor) -> Tensor:
         """Factors (B, J, d_t) of encoded ROIs (B, P, d), Eq. (connectome_factors)."""

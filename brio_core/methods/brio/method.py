@@ -49,6 +49,7 @@ class BrioHyperparameters(GradientHyperparameters):
     temperature: float
     assignment_iterations: int
     query_scale: float
+    bias_scale: float
     roi_scale: float
     standardise_descriptors: bool
     reestimates: int
@@ -92,7 +93,7 @@ class Brio(GradientMethod):
         self.factor_dim = s.total_factor_dim // s.factors
         self.encoder = SignedEncoder(n_rois, s.roi_dim, s.hidden, s.layers, s.roi_scale)
         self.assignment = Assignment(s)
-        self.factor_map = FactorMap(s.hidden, self.factor_dim)
+        self.factor_map = FactorMap(s.hidden, self.factor_dim, s.bias_scale)
         self.head = nn.Linear(s.total_factor_dim, 1)
         self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
         if s.standardise_descriptors:
