@@ -3,19 +3,19 @@
 A plan has commands of the rules, and what their results must say.
 """
 
-import os
 import shutil
-import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 
 from brio_core.cohorts.splits import read_split
 from brio_core.cohorts.stores import checksum, input_checksums
+from brio_core.remote.worker import Worker
 from brio_core.system.errors import BrioError
 from brio_core.system.files import ROOT, atomic, read_json, write_json
 
@@ -33,6 +33,10 @@ class Job:
     expected: dict  # what meta.json of its results must say
     run: str = ""  # the folder of the run that is diagnosed
     done: bool = False  # whether its results were there when the plan was made
+
+    @property
+    def on_gpu(self) -> bool:
+        return ("--device", "cuda") in pairwise(self.arguments)
 
     def expected_of(self, root: Path) -> dict:
         """What meta.json must say of results that are made of the files below ``root``."""
@@ -135,35 +139,37 @@ def check_files(plan: Plan, folder: Path, other_inputs: bool = False) -> None:
 
 
 def do_jobs(plan: Plan, folder: Path, jobs: Sequence[Job], seconds: float) -> list[str]:
-    """Do jobs that are not done, each in a process of its own; return those that failed."""
+    """Do jobs that are not done; return those that failed."""
     deadline, root = time.monotonic() + seconds, folder / "results"
     unfinished = {job.folder for job in plan.unfinished(root) if not job.done}
-    failed = []
-    for job in jobs:
-        begun = time.monotonic()
-        # Nothing can be made of a run that is still to be trained.
-        if job.folder not in unfinished or job.run in unfinished or begun >= deadline:
-            continue
-        # As Snakemake does with a folder that a job makes: nothing older may stay in it.
-        if job.run:
-            shutil.rmtree(root / job.folder, ignore_errors=True)
-        command = [sys.executable, f"scripts/{job.program}.py", *job.arguments]
-        child = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)})
-        try:
-            if code := child.wait(deadline - begun):
-                raise BrioError(f"exit code {code}, see above")
-            job.check(root, root / job.folder)
-            unfinished.remove(job.folder)
-            print(f"{job.folder}: {time.monotonic() - begun:.1f} s", flush=True)
-        except subprocess.TimeoutExpired:
-            print(f"time is up: {job.folder} continues next time", flush=True)
-        except BrioError as error:
-            print(f"failed: {job.folder}: {error}", file=sys.stderr, flush=True)
-            failed.append(job.folder)
-        finally:
-            # Programs that are told to end clean up, and continue from their last checkpoint.
-            child.terminate()
-            child.wait()
+    failed, worker = [], Worker(folder)
+    try:
+        for job in jobs:
+            begun = time.monotonic()
+            # Nothing can be made of a run that is still to be trained.
+            if job.folder not in unfinished or job.run in unfinished or begun >= deadline:
+                continue
+            # As Snakemake does with a folder that a job makes: nothing older may stay in it.
+            if job.run:
+                shutil.rmtree(root / job.folder, ignore_errors=True)
+            if not job.on_gpu:
+                # Of a process on a CPU only the memory of all its jobs is known.
+                worker.end()
+            try:
+                code = worker.do(job.program, job.arguments, deadline - begun)
+                if code is None:
+                    print(f"time is up: {job.folder} continues next time", flush=True)
+                    break
+                if code:
+                    raise BrioError(f"exit code {code}, see above")
+                job.check(root, root / job.folder)
+                unfinished.remove(job.folder)
+                print(f"{job.folder}: {time.monotonic() - begun:.1f} s", flush=True)
+            except BrioError as error:
+                print(f"failed: {job.folder}: {error}", file=sys.stderr, flush=True)
+                failed.append(job.folder)
+    finally:
+        worker.end()
     return failed
 
 

@@ -24,7 +24,7 @@ from toy import (
     write_jobs,
 )  # fmt: skip
 
-from brio_core.remote.plan import read_plan
+from brio_core.remote.plan import Job, read_plan
 from brio_core.system.errors import BrioError
 
 
@@ -206,3 +206,18 @@ def test_nothing_of_earlier_diagnostics_stays(places):
     (folder / "retention.csv").write_text("variant,seed,fold\nof,an,earlier\n")
     assert work(places / "there") == []
     assert (folder / "meta.json").exists() and not (folder / "retention.csv").exists()
+
+
+def test_jobs_on_a_gpu_share_a_process_until_one_fails(machine, monkeypatch):
+    bad = train_job("gcn-2")
+    place = bad["arguments"].index("--params") + 1
+    bad["arguments"][place] = bad["arguments"][place].replace('"hidden"', '"hiden"')
+    folder = machine([train_job("gcn-0"), train_job("gcn-1"), bad, train_job("gcn-3")])
+    started, start = [], subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *given, **options: started.append(1) or start(*given, **options)
+    )
+    monkeypatch.setattr(Job, "on_gpu", True)
+    assert work(folder) == ["runs/toy/loso/gcn-2/seed-0"]
+    assert len(started) == 2
+    assert len(list(folder.glob("results/runs/toy/loso/*/seed-0/meta.json"))) == 3

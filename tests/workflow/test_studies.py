@@ -78,11 +78,13 @@ def test_two_experiments_cannot_define_one_variant(study, tmp_path):
 
 def test_what_a_study_brings_is_seen_with_its_configuration_only():
     own = {path.stem for path in (ROOT / STUDY / "experiments").glob("*.yaml")}
-    assert own == {"open-settings", "confirmation", "second-round", "linear-inputs"}
+    assert own == {
+        "open-settings", "confirmation", "second-round", "linear-inputs", "last-questions",
+    }  # fmt: skip
     product, inside = configuration("abide"), configuration(f"{STUDY}/config")
     assert own.isdisjoint(product.experiments) and own < set(inside.experiments)
     added = set(inside.variants) - set(product.variants)
-    assert {"brio-query1", "brio-8-per-cell", "linear-support"} < added and len(added) == 21
+    assert {"brio-query1", "brio-8-per-cell", "linear-support"} < added and len(added) == 28
     assert inside.find("documents", "abide-cc200").is_relative_to(ROOT / STUDY)
 
 
