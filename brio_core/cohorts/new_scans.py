@@ -32,8 +32,6 @@ COLUMNS = {
 }
 # Names have other dots, too: ro.01.tsv and ro.02.tsv are two subjects.
 _ENDING = re.compile(f"({'|'.join(map(re.escape, SERIES_ENDINGS))})$", re.IGNORECASE)
-
-
 # Processes that read text files, which threads of Python would do in turn.
 MOST_PROCESSES = 8
 ReadSeries = Callable[[Path], Scan]
@@ -54,7 +52,7 @@ def reading_ahead(path: Path) -> Iterator[ReadSeries]:
     """A function that reads a series, and that other processes have begun to call for a folder.
 
     They are copies of this one. So enter before torch is imported: its threads must not be copied,
-    and importing it takes as long as reading a thousand files.
+    and files can be read meanwhile.
     """
     count = min(MOST_PROCESSES, os.cpu_count() or 1)
     # Elsewhere a process has to import everything again.
@@ -64,7 +62,7 @@ def reading_ahead(path: Path) -> Iterator[ReadSeries]:
     pool = ProcessPoolExecutor(count, mp_context=get_context("fork"))
     try:
         begun = {file: pool.submit(series_scan, file) for file in _series_files(path, "*")}
-        yield lambda file: begun[file].result()
+        yield lambda file: begun[file].result() if file in begun else series_scan(file)
     finally:
         pool.shutdown(cancel_futures=True)
 

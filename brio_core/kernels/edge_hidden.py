@@ -133,8 +133,8 @@ def _backward(
 
 def _launch(kernel, grid, tile, inputs, pairs: Tensor, starts: Tensor, weight: Tensor, rate):
     edges, units, warps = tile
-    exact = torch.get_float32_matmul_precision() == "highest"
     d, width = weight.shape[-2:]
+    exact = torch.get_float32_matmul_precision() == "highest"
     sizes = (pairs.shape[-2], starts.shape[-1] - 1, pairs.shape[-1], width, d)
     kernel[grid](
         *inputs, *sizes, rate, DROP=rate > 0, PRECISION="ieee" if exact else "tf32",

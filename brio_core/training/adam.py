@@ -7,6 +7,7 @@ here and which takes longer than many a small run.
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.stack import State
@@ -33,14 +34,14 @@ class Adam:
             device = next(iter(weights.values())).device
             self.rate = torch.tensor(self.rate, device=device)
         self._decay = hyperparameters.weight_decay
-        self._decoupled = hyperparameters.optimiser == "adamw"
+        self._function = {"adam": adam, "adamw": adamw}[hyperparameters.optimiser]
 
     def step(self, gradients: State) -> None:
         """Move the weights that have a gradient."""
         names = [name for name in self.weights if name in gradients]
         moments = [self.moments[name] for name in names]
         on_gpu = any(self.weights[name].is_cuda for name in names)
-        adam(
+        self._function(
             [self.weights[name] for name in names],
             # The fused kernel takes contiguous gradients only.
             [gradients[name].contiguous() for name in names],
@@ -58,7 +59,6 @@ class Adam:
             weight_decay=self._decay,
             eps=EPSILON,
             maximize=False,
-            decoupled_weight_decay=self._decoupled,
         )
 
     def forget(self) -> None:

@@ -24,6 +24,7 @@ from toy import (
     write_jobs,
 )  # fmt: skip
 
+from brio_core.remote import worker
 from brio_core.remote.plan import Job, read_plan
 from brio_core.system.errors import BrioError
 
@@ -215,7 +216,9 @@ def test_jobs_on_a_gpu_share_a_process_until_one_fails(machine, monkeypatch):
     folder = machine([train_job("gcn-0"), train_job("gcn-1"), bad, train_job("gcn-3")])
     started, start = [], subprocess.Popen
     monkeypatch.setattr(
-        subprocess, "Popen", lambda *given, **options: started.append(1) or start(*given, **options)
+        worker.subprocess,
+        "Popen",
+        lambda *given, **options: started.append(1) or start(*given, **options),
     )
     monkeypatch.setattr(Job, "on_gpu", True)
     assert work(folder) == ["runs/toy/loso/gcn-2/seed-0"]

@@ -172,26 +172,27 @@ def test_meta_says_how_to_repeat_the_run(toy_run):
     assert [fold["name"] for fold in meta["folds"]] == [f"site{index}" for index in range(6)]
 
 
+def meta_of(toy_run, method, label):
+    """meta.json of a run like the toy's by another method, and what the program said."""
+    folder, command = toy_run
+    params = {"method": method, "label": label, "group": "Others"}
+    params["hyperparameters"] = vars(settings_of(method))
+    changed = [json.dumps(params) if part.startswith("{") else part for part in command]
+    done = run_program("train", *changed[1:], "--out-dir", folder / method)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / method / "meta.json").read_text()), done.stderr
+
+
 def test_meta_counts_the_folds_that_trained_together(toy_run):
     """Linear models are fitted one fold after the other, so it is 1 there."""
-    folder, command = toy_run
-    params = {"method": "linear-correlation", "label": "Linear", "group": "Linear"}
-    params["hyperparameters"] = vars(settings_of("linear-correlation"))
-    changed = [json.dumps(params) if part.startswith("{") else part for part in command]
-    done = run_program("train", *changed[1:], "--out-dir", folder / "linear")
-    assert done.returncode == 0, done.stderr
-    assert json.loads((folder / "linear" / "meta.json").read_text())["group_size"] == 1
+    meta, _ = meta_of(toy_run, "linear-correlation", "Linear")
+    assert meta["group_size"] == 1
 
 
 def test_unknown_hemispheres_are_told_in_the_log_and_in_the_result(toy_run):
-    folder, command = toy_run
-    params = {"method": "fc-hgnn", "label": "FC-HGNN", "group": "Brain network methods"}
-    params["hyperparameters"] = vars(settings_of("fc-hgnn"))
-    changed = [json.dumps(params) if part.startswith("{") else part for part in command]
-    done = run_program("train", *changed[1:], "--out-dir", folder / "halves")
-    assert done.returncode == 0, done.stderr
-    (note,) = json.loads((folder / "halves" / "meta.json").read_text())["notes"]
-    assert f"FC-HGNN: {note}" in done.stderr and "first half counts as left" in note
+    meta, said = meta_of(toy_run, "fc-hgnn", "FC-HGNN")
+    (note,) = meta["notes"]
+    assert f"FC-HGNN: {note}" in said and "first half counts as left" in note
 
 
 def test_a_diverged_training_fails_and_leaves_nothing(toy_run):

@@ -1,7 +1,7 @@
 """GPU hours of a whole configuration, estimated from seconds that were measured on one cohort.
 
-Time is taken to grow with subjects, folds and epochs. Regions, early stopping and what a variant
-changes are left out of account.
+Time is taken to grow with subjects, folds and epochs. Regions and what a variant changes are left
+out of account, and so is early stopping unless the measured runs have stopped early.
 """
 
 import csv
