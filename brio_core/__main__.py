@@ -70,13 +70,12 @@ def fetch(arguments: argparse.Namespace) -> None:
 
 def predict(arguments: argparse.Namespace) -> None:
     """Predict the scans of a new site with a model bundle. Not for clinical use."""
-    from brio_core.cohorts.new_scans import reading_ahead
+    from brio_core.reporting.new_site import predict_scans
 
-    with reading_ahead(arguments.scans) as read_series:
-        from brio_core.reporting.new_site import predict_scans
-
-        options = (arguments.labels, arguments.reestimates, arguments.device, read_series)
-        predict_scans(arguments.bundle, arguments.scans, arguments.out, *options)
+    labels, reestimates = arguments.labels, arguments.reestimates
+    predict_scans(
+        arguments.bundle, arguments.scans, arguments.out, labels, reestimates, arguments.device
+    )
 
 
 def card(arguments: argparse.Namespace) -> None:

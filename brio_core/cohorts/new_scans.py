@@ -1,13 +1,8 @@
 """Scans that belong to no cohort: a folder of ROI series, a BIDS-derivatives tree, a series.h5."""
 
-import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +27,6 @@ COLUMNS = {
 }
 # Names have other dots, too: ro.01.tsv and ro.02.tsv are two subjects.
 _ENDING = re.compile(f"({'|'.join(map(re.escape, SERIES_ENDINGS))})$", re.IGNORECASE)
-# Processes that read text files, which threads of Python would do in turn.
-MOST_PROCESSES = 8
-ReadSeries = Callable[[Path], Scan]
 
 
 @dataclass(frozen=True)
@@ -47,29 +39,7 @@ class NewScan:
     problem: str = ""
 
 
-@contextmanager
-def reading_ahead(path: Path) -> Iterator[ReadSeries]:
-    """A function that reads a series, and that other processes have begun to call for a folder.
-
-    They are copies of this one. So enter before torch is imported: its threads must not be copied,
-    and files can be read meanwhile.
-    """
-    count = min(MOST_PROCESSES, os.cpu_count() or 1)
-    # Elsewhere a process has to import everything again.
-    if count == 1 or sys.platform != "linux" or not path.is_dir() or _is_bids(path):
-        yield series_scan
-        return
-    pool = ProcessPoolExecutor(count, mp_context=get_context("fork"))
-    try:
-        begun = {file: pool.submit(series_scan, file) for file in _series_files(path, "*")}
-        yield lambda file: begun[file].result() if file in begun else series_scan(file)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def read_new_scans(
-    path: Path, dataset: dict, other: Iterable[Path] = (), read: ReadSeries = series_scan
-) -> list[NewScan]:
+def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> list[NewScan]:
     """All scans of a place, by subject; files in ``other`` are none.
 
     ``dataset`` is that of the bundle: images of a BIDS tree are read as its cohort's were.
@@ -80,10 +50,10 @@ def read_new_scans(
         raise BrioError(f"{path} is one file; name its folder, or a series.h5 of the workflow")
     if path.is_file():
         found = list(_stored(path))
-    elif _is_bids(path):
+    elif (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func")):
         found = list(_bids(path, dataset))
     else:
-        found = list(_folder(path, set(other), read))
+        found = list(_folder(path, set(other)))
     if not found:
         endings = " ".join(SERIES_ENDINGS)
         raise BrioError(f"{path} holds no ROI series; put one file per subject there ({endings})")
@@ -95,10 +65,6 @@ def read_new_scans(
     return found
 
 
-def _is_bids(path: Path) -> bool:
-    return (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func"))
-
-
 def _stored(path: Path) -> Iterator[NewScan]:
     series = read_series(path)
     for row, subject in enumerate(series.subjects):
@@ -107,13 +73,13 @@ def _stored(path: Path) -> Iterator[NewScan]:
         yield NewScan(subject, Scan(values, len(values), constant, series.rois.names))
 
 
-def _folder(path: Path, other: set[Path], read: ReadSeries) -> Iterator[NewScan]:
+def _folder(path: Path, other: set[Path]) -> Iterator[NewScan]:
     """One file per subject, which is called like the file without its ending."""
     skipped = {one.resolve() for one in other}
     for file in _series_files(path, "*"):
         subject = re.sub(_ENDING, "", file.name)
         if file.resolve() not in skipped and subject != "participants":
-            yield _read(subject, file, read)
+            yield _read(subject, file)
 
 
 def _series_files(path: Path, pattern: str) -> list[Path]:
@@ -122,9 +88,9 @@ def _series_files(path: Path, pattern: str) -> list[Path]:
     return [file for file in files if re.search(_ENDING, file.name) and file.is_file()]
 
 
-def _read(subject: str, file: Path, read: ReadSeries = series_scan) -> NewScan:
+def _read(subject: str, file: Path) -> NewScan:
     try:
-        return NewScan(subject, read(file))
+        return NewScan(subject, series_scan(file))
     except Unusable as unusable:
         return NewScan(subject, None, problem=str(unusable))
 

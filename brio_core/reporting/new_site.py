@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from brio_core.cohorts.new_scans import ReadSeries
-from brio_core.cohorts.readers.series import series_scan
 from brio_core.reporting.pages.plain import Block, Drawing, Heading, Notice, as_html
 from brio_core.reporting.predicted import STABLE, UNSTABLE, Predicted, external_validation, predict
 from brio_core.reporting.results import class_names
@@ -24,14 +22,12 @@ def predict_scans(
     labels: Path | None = None,
     reestimates: int = 20,
     device: str = "cpu",
-    read_series: ReadSeries = series_scan,
 ) -> None:
     """Write predictions.csv and index.html; print what labels tell, where there are some."""
     if Path(bundle).is_dir():
         raise BrioError(f"{bundle} is a folder; name a bundle, which is a file")
     model = read_bundle(Path(bundle))
-    labels = labels and Path(labels)
-    found = predict(model, Path(scans), labels, reestimates, device, read_series)
+    found = predict(model, Path(scans), labels and Path(labels), reestimates, device)
     # Nothing is written before all of it is known.
     table, text = found.table.to_csv(index=False, float_format="%.9g"), page(found)
     write_text(Path(out) / "predictions.csv", table)

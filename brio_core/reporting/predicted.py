@@ -10,14 +10,7 @@ import pandas as pd
 import torch
 
 from brio_core.cohorts.arrays import series_of
-from brio_core.cohorts.new_scans import (
-    NewScan,
-    People,
-    ReadSeries,
-    read_new_scans,
-    read_people,
-)
-from brio_core.cohorts.readers.series import series_scan
+from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
 from brio_core.cohorts.stores import Rois
 from brio_core.evaluation.intervals import auc_interval, prediction_interval
 from brio_core.evaluation.scores import Estimate
@@ -50,19 +43,14 @@ class Predicted:
 
 
 def predict(
-    bundle: Bundle,
-    scans: Path,
-    labels: Path | None,
-    reestimates: int,
-    device: str,
-    read_series: ReadSeries = series_scan,
+    bundle: Bundle, scans: Path, labels: Path | None, reestimates: int, device: str
 ) -> Predicted:
     """Read, check and predict all scans of a place."""
     about, place = bundle.about, choose_device(device, allow_cpu=False)
     if place.type == "cuda":
         # It takes a second or two to start, in which scans can be read.
         Thread(target=torch.zeros, args=(1,), kwargs={"device": place}).start()
-    read = read_new_scans(scans, about["dataset"], [labels] if labels else [], read_series)
+    read = read_new_scans(scans, about["dataset"], [labels] if labels else [])
     subjects = [one.subject for one in read]
     people = People.unknown(len(read))
     if labels:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from brio_core.cohorts.new_scans import read_new_scans, read_people, reading_ahead
+from brio_core.cohorts.new_scans import read_new_scans, read_people
 from brio_core.system.errors import BrioError
 
 
@@ -55,21 +55,6 @@ def test_which_files_are_scans_of_whom(tmp_path):
     found = read_new_scans(tmp_path, {})
     assert [one.subject for one in found] == ["ro.01", "ro.02"]
     assert not any(one.problem for one in found)
-
-
-def test_files_that_are_read_ahead_are_those_that_are_read(tmp_path):
-    for number in range(5):
-        values = np.random.default_rng(number).normal(size=(9, 4))
-        np.savetxt(tmp_path / f"{number}.tsv", values, delimiter="\t")
-    (tmp_path / "5.tsv").write_text("a\tb\nx\ty\n")
-    with reading_ahead(tmp_path) as read:
-        ahead = read_new_scans(tmp_path, {}, read=read)
-    alone = read_new_scans(tmp_path, {})
-    assert [one.problem for one in ahead] == [one.problem for one in alone] and ahead[5].problem
-    for one, other in zip(ahead[:5], alone):
-        np.testing.assert_array_equal(one.scan.series, other.scan.series)
-    with pytest.raises(KeyboardInterrupt), reading_ahead(tmp_path):
-        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("name", ["sub-001.tsv", "sub-001.h5"])
