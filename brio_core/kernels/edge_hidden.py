@@ -1,7 +1,9 @@
 """``W drop(relu(s_i + r_j))`` of listed edges: the first layer lives in registers only.
 
 Forward, a program makes some edges of one graph. Backward, a program takes some units of one graph
-and goes node by node through a node's own edges, so nothing is added by atomics.
+and goes through the edges of some nodes at a time. It sums what every node gets by a product with
+ones and zeros, so nothing is added by atomics. Dropout is drawn again there: reading bits that the
+way forward had kept took 1.7 times as long on an H200.
 """
 
 import torch
@@ -13,19 +15,25 @@ from brio_core.kernels.functions import Fused, power_of_2
 from brio_core.kernels.uniform import draw
 
 # Edges and units of a tile (of units at most as many as there are), and warps per program.
-FORWARD = (128, 16, 4)
-BACKWARD = (16, 128, 4)
-# Programs per graph and tile of units on the way back.
-PARTS = 2
+FORWARD = (64, 16, 4)
+BACKWARD = (32, 64, 4)
+# Nodes at a time on the way back, and programs per graph and tile of units.
+NODES, PARTS = 16, 2
 
 
 @triton.jit
 def _first(left, right, place, key, unit, inside, D, rate, DROP: tl.constexpr):
-    """The first layer of some edges, (edges, units); ``place`` counts from the fold's first."""
-    value = tl.where(inside, tl.maximum(left + right, 0.0), 0.0)
+    """The first layer of some edges, (edges, units), before dropped units make the others larger.
+
+    ``left`` and ``right`` point at the rows of the two nodes; ``place`` counts from the fold's
+    first.
+    """
+    value = tl.load(left + unit[None, :], mask=inside, other=0.0)
+    value += tl.load(right + unit[None, :], mask=inside, other=0.0)
+    value = tl.maximum(value, 0.0)
     if DROP:
         drawn = draw(place.to(tl.uint32)[:, None] * D + unit.to(tl.uint32)[None, :], key)
-        value = tl.where(drawn >= rate, value / (1.0 - rate), 0.0)
+        value = tl.where(drawn >= rate, value, 0.0)
     return value
 
 
@@ -45,28 +53,27 @@ def _forward(
     weight += fold * d * D
     position = graph % batch * places + place
     total = tl.zeros((EDGES, WIDTH), tl.float32)
-    for start in range(0, D, UNITS):
-        unit = start + tl.arange(0, UNITS)
-        inside = (flat > 0)[:, None] & (unit < D)[None, :]
-        first = _first(
-            tl.load(left + unit[None, :], mask=inside, other=0.0),
-            tl.load(right + unit[None, :], mask=inside, other=0.0),
-            position, key, unit, inside, D, rate, DROP,
-        )  # fmt: skip
-        matrix = tl.load(
-            weight + column[None, :] * D + unit[:, None],
-            mask=(column < d)[None, :] & (unit < D)[:, None], other=0.0,
-        )  # fmt: skip
-        total += tl.dot(first, matrix, input_precision=PRECISION)
+    # Only the last places of a list are empty.
+    if tl.max(flat, 0) > 0:
+        for start in range(0, D, UNITS):
+            unit = start + tl.arange(0, UNITS)
+            inside = (flat > 0)[:, None] & (unit < D)[None, :]
+            first = _first(left, right, position, key, unit, inside, D, rate, DROP)
+            matrix = tl.load(
+                weight + column[None, :] * D + unit[:, None],
+                mask=(column < d)[None, :] & (unit < D)[:, None], other=0.0,
+            )  # fmt: skip
+            total += tl.dot(first, matrix, input_precision=PRECISION)
     inside = (place < places)[:, None] & (column < d)[None, :]
-    tl.store(out + (graph * places + place)[:, None] * d + column[None, :], total, mask=inside)
+    target = out + (graph * places + place)[:, None] * d + column[None, :]
+    tl.store(target, total / (1.0 - rate), mask=inside)
 
 
 @triton.jit
 def _backward(
     grad, sender, receiver, weight, keys, pairs, order, starts,
     to_sender, to_receiver, to_weight, batch, p, places, D, d, rate,
-    DROP: tl.constexpr, PRECISION: tl.constexpr,
+    DROP: tl.constexpr, PRECISION: tl.constexpr, NODES: tl.constexpr,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
@@ -80,38 +87,36 @@ def _backward(
     )  # fmt: skip
     sender += graph * p * D
     receiver += graph * p * D
-    to_sender += graph * p * D
-    to_receiver += graph * p * D
     grad += graph * places * d
     pairs += graph * places
     order += graph * places
     starts += graph * (p + 1)
     first_place = graph % batch * places
     weight_sum = tl.zeros((WIDTH, UNITS), tl.float32)
-    for node in range(tl.program_id(2), p, tl.num_programs(2)):
-        first, last = tl.load(starts + node), tl.load(starts + node + 1)
-        own = node * D + unit
-        own_sender = tl.load(sender + own, mask=some, other=0.0)[None, :]
-        own_receiver = tl.load(receiver + own, mask=some, other=0.0)[None, :]
-        sent = tl.zeros((UNITS,), tl.float32)
-        received = tl.zeros((UNITS,), tl.float32)
-        for start in range(first, last, EDGES):
+    for group in range(tl.program_id(2), tl.cdiv(p, NODES), tl.num_programs(2)):
+        node = group * NODES + tl.arange(0, NODES)
+        sent = tl.zeros((NODES, UNITS), tl.float32)
+        received = tl.zeros((NODES, UNITS), tl.float32)
+        last = tl.load(starts + tl.minimum((group + 1) * NODES, p))
+        for start in range(tl.load(starts + group * NODES), last, EDGES):
             step = start + tl.arange(0, EDGES)
             listed = step < last
             inside = listed[:, None] & some[None, :]
             place = tl.load(order + step, mask=listed, other=0)
-            other = tl.load(pairs + place, mask=listed, other=0).to(tl.int32) % p
-            far = other[:, None] * D + unit[None, :]
+            flat = tl.load(pairs + place, mask=listed, other=0).to(tl.int32)
+            near, far = (flat // p)[:, None] * D, (flat % p)[:, None] * D
+            belongs = ((flat // p)[None, :] == node[:, None]) & listed[None, :]
+            belongs = belongs.to(tl.float32)
             # The edge there.
             above = tl.load(
                 grad + place[:, None] * d + column[None, :], mask=listed[:, None] & wide, other=0.0
             )
             value = _first(
-                own_sender, tl.load(receiver + far, mask=inside, other=0.0),
+                sender + near, receiver + far,
                 first_place + place, key, unit, inside, D, rate, DROP,
             )  # fmt: skip
-            slope = tl.dot(above, matrix, input_precision=PRECISION)
-            sent += tl.sum(tl.where(value > 0, slope, 0.0), 0)
+            slope = tl.where(value > 0, tl.dot(above, matrix, input_precision=PRECISION), 0.0)
+            sent += tl.dot(belongs, slope, input_precision=PRECISION)
             weight_sum += tl.dot(tl.trans(above), value, input_precision=PRECISION)
             # The edge back.
             place = tl.where(place < places // 2, place + places // 2, place - places // 2)
@@ -119,26 +124,29 @@ def _backward(
                 grad + place[:, None] * d + column[None, :], mask=listed[:, None] & wide, other=0.0
             )
             value = _first(
-                tl.load(sender + far, mask=inside, other=0.0), own_receiver,
+                sender + far, receiver + near,
                 first_place + place, key, unit, inside, D, rate, DROP,
             )  # fmt: skip
-            slope = tl.dot(above, matrix, input_precision=PRECISION)
-            received += tl.sum(tl.where(value > 0, slope, 0.0), 0)
-        tl.store(to_sender + own, sent / (1.0 - rate), mask=some)
-        tl.store(to_receiver + own, received / (1.0 - rate), mask=some)
-    target = (graph * tl.num_programs(2) + tl.program_id(2)) * d + column
+            slope = tl.where(value > 0, tl.dot(above, matrix, input_precision=PRECISION), 0.0)
+            received += tl.dot(belongs, slope, input_precision=PRECISION)
+        target = (graph * p + node)[:, None] * D + unit[None, :]
+        inside = (node < p)[:, None] & some[None, :]
+        tl.store(to_sender + target, sent / (1.0 - rate), mask=inside)
+        tl.store(to_receiver + target, received / (1.0 - rate), mask=inside)
+    row = (graph * tl.num_programs(2) + tl.program_id(2)) * d + column
+    target = to_weight + row[:, None] * D + unit[None, :]
     inside = (column < d)[:, None] & some[None, :]
-    tl.store(to_weight + target[:, None] * D + unit[None, :], weight_sum, mask=inside)
+    tl.store(target, weight_sum / (1.0 - rate), mask=inside)
 
 
-def _launch(kernel, grid, tile, inputs, pairs: Tensor, starts: Tensor, weight: Tensor, rate):
+def _launch(kernel, grid, tile, inputs, pairs, starts: Tensor, weight: Tensor, rate, **more):
     edges, units, warps = tile
     d, width = weight.shape[-2:]
     exact = torch.get_float32_matmul_precision() == "highest"
     sizes = (pairs.shape[-2], starts.shape[-1] - 1, pairs.shape[-1], width, d)
     kernel[grid](
         *inputs, *sizes, rate, DROP=rate > 0, PRECISION="ieee" if exact else "tf32",
-        EDGES=edges, UNITS=units, WIDTH=max(16, power_of_2(d)), num_warps=warps,
+        EDGES=edges, UNITS=units, WIDTH=max(16, power_of_2(d)), num_warps=warps, **more,
     )  # fmt: skip
 
 
@@ -165,7 +173,8 @@ class EdgeHidden(Fused):
         grid = (graphs, triton.cdiv(weight.shape[-1], units), PARTS)
         inputs = (grad, sender, receiver, weight, key, pairs, order, starts)
         inputs = (*inputs, to_sender, to_receiver, parts)
-        _launch(_backward, grid, (edges, units, warps), inputs, pairs, starts, weight, rate)
+        tile = (edges, units, warps)
+        _launch(_backward, grid, tile, inputs, pairs, starts, weight, rate, NODES=NODES)
         # Summing the parts in a fixed order keeps the result the same in every run.
         to_weight = parts.view(*weight.shape[:-2], -1, *weight.shape[-2:]).sum(-3)
         return to_sender, to_receiver, to_weight

@@ -1,7 +1,8 @@
 """``dropout(relu(BatchNorm(x)))`` on the nodes of many folds or experts.
 
-Channels are the last axis. Two passes each way; the ReLU may be left out. Dropout draws the numbers
-of :func:`randomness.uniform`, and draws them again on the way back instead of keeping them.
+Channels are the last axis. Two passes each way; the ReLU may be left out, and rows may be absent.
+Dropout draws the numbers of :func:`randomness.uniform`, and draws them again on the way back
+instead of keeping them.
 """
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor
 from brio_core.kernels.functions import Fused, power_of_2
 from brio_core.kernels.uniform import draw
 
-ROWS = 32
-ROUNDS = 16
+# Numbers of a tile, and tiles of a program that sums.
+TILE, ROUNDS = 2048, 16
 # Channels of a tile: wider layers are cut into tiles, for more would not fit into registers.
 # Their number d is known when kernels are compiled: rows whose beginning is known to be aligned are
 # read four numbers at a time.
@@ -27,8 +28,17 @@ def _columns(D: tl.constexpr):
 
 
 @triton.jit
+def _here(present, group, rows, row, d, column, MASKED: tl.constexpr):
+    """Which numbers of a tile count."""
+    counts = row < rows
+    if MASKED:
+        counts &= tl.load(present + group * rows + row, mask=counts, other=0) > 0
+    return counts[:, None] & (column < d)[None, :]
+
+
+@triton.jit
 def _moments(
-    values, shift, sums, squares, rows, d: tl.constexpr,
+    values, present, shift, sums, squares, rows, d: tl.constexpr, MASKED: tl.constexpr,
     ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """Sums of ``x - shift`` and its square over some rows of a group."""
@@ -39,7 +49,7 @@ def _moments(
     square = tl.zeros((ROWS, D), tl.float32)
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
-        here = (row < rows)[:, None] & inside[None, :]
+        here = _here(present, group, rows, row, d, column, MASKED)
         offset = (group * rows + row[:, None]) * d + column[None, :]
         value = tl.where(here, tl.load(values + offset, mask=here, other=0.0) - origin, 0.0)
         total += value
@@ -62,12 +72,13 @@ def _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP: 
 
 @triton.jit
 def _normed(
-    values, scale, shift, keys, out, groups_per_fold, rows, d: tl.constexpr, probability,
-    DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
+    values, present, scale, shift, keys, out, groups_per_fold, rows, d: tl.constexpr, probability,
+    MASKED: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr,
+    ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, column = tl.program_id(0).to(tl.int64), _columns(D)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    here = (row < rows)[:, None] & (column < d)[None, :]
+    here = _here(present, group, rows, row, d, column, MASKED)
     offset = (group * rows + row[:, None]) * d + column[None, :]
     value = tl.load(values + offset, mask=here, other=0.0)
     value *= tl.load(scale + group * d + column, mask=column < d, other=0.0)[None, :]
@@ -76,16 +87,17 @@ def _normed(
     kept = _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP)
     if RELU:
         value = tl.maximum(value, 0.0)
-    tl.store(out + offset, value * kept, mask=here)
+    stored = (row < rows)[:, None] & (column < d)[None, :]
+    tl.store(out + offset, tl.where(here, value * kept, 0.0), mask=stored)
 
 
 @triton.jit
 def _through(
-    values, grad, mean, inverse, scale, shift, key, group, groups_per_fold, rows, row, d, column,
-    probability, DROP: tl.constexpr, RELU: tl.constexpr,
+    values, grad, present, mean, inverse, scale, shift, key, group, groups_per_fold, rows, row, d,
+    column, probability, MASKED: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr,
 ):  # fmt: skip
     """Standardised values, and the gradient before the ReLU."""
-    here = (row < rows)[:, None] & (column < d)[None, :]
+    here = _here(present, group, rows, row, d, column, MASKED)
     offset = (group * rows + row[:, None]) * d + column[None, :]
     value = tl.load(values + offset, mask=here, other=0.0)
     above = tl.load(grad + offset, mask=here, other=0.0)
@@ -103,10 +115,10 @@ def _through(
 
 @triton.jit
 def _reduce(
-    values, grad, mean, inverse, scale, shift, keys, sums, products,
+    values, grad, present, mean, inverse, scale, shift, keys, sums, products,
     groups_per_fold, rows, d: tl.constexpr, probability,
-    DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
-    D: tl.constexpr,
+    MASKED: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr,
+    ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), _columns(D)
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
@@ -115,8 +127,8 @@ def _reduce(
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
         unit, above, _, _, _ = _through(
-            values, grad, mean, inverse, scale, shift, key, group, groups_per_fold, rows, row, d,
-            column, probability, DROP, RELU,
+            values, grad, present, mean, inverse, scale, shift, key, group, groups_per_fold, rows,
+            row, d, column, probability, MASKED, DROP, RELU,
         )  # fmt: skip
         total += above
         product += above * unit
@@ -127,76 +139,96 @@ def _reduce(
 
 @triton.jit
 def _normed_back(
-    values, grad, mean, inverse, scale, shift, keys, means, slopes, out,
+    values, grad, present, mean, inverse, scale, shift, keys, means, slopes, out,
     groups_per_fold, rows, d: tl.constexpr, probability,
-    DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
+    MASKED: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr,
+    ROWS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     group, column = tl.program_id(0).to(tl.int64), _columns(D)
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     unit, above, factor, here, offset = _through(
-        values, grad, mean, inverse, scale, shift, key, group, groups_per_fold, rows, row, d,
-        column, probability, DROP, RELU,
+        values, grad, present, mean, inverse, scale, shift, key, group, groups_per_fold, rows,
+        row, d, column, probability, MASKED, DROP, RELU,
     )  # fmt: skip
     above -= tl.load(means + group * d + column, mask=column < d, other=0.0)[None, :]
     above -= unit * tl.load(slopes + group * d + column, mask=column < d, other=0.0)[None, :]
-    tl.store(out + offset, above * factor, mask=here)
+    stored = (row < rows)[:, None] & (column < d)[None, :]
+    tl.store(out + offset, tl.where(here, above * factor, 0.0), mask=stored)
 
 
-def _sizes(values: Tensor, weight: Tensor) -> tuple[int, int, int, int, int, dict[str, int]]:
-    """Groups, rows per group, channels; parts and tiles of the sums over rows; a tile's size."""
-    d = weight.shape[-1]
-    groups = weight.numel() // d
-    rows = values.numel() // (groups * d)
-    tile = {"ROWS": ROWS, "D": min(WIDTH, power_of_2(d))}
-    return groups, rows, d, triton.cdiv(rows, ROWS * ROUNDS), triton.cdiv(d, tile["D"]), tile
+class _Sizes:
+    """Groups of rows, how many rows of each count, and the tiles of a layer."""
+
+    def __init__(self, values: Tensor, weight: Tensor, present: Tensor | None) -> None:
+        self.d = weight.shape[-1]
+        self.groups = weight.numel() // self.d
+        self.rows = values.numel() // (self.groups * self.d)
+        width = min(WIDTH, power_of_2(self.d))
+        rows = TILE // width
+        self.parts = triton.cdiv(self.rows, rows * ROUNDS)
+        self.tiles = triton.cdiv(self.d, width)
+        self.grid = (self.groups, triton.cdiv(self.rows, rows), self.tiles)
+        self.options = {"MASKED": present is not None, "ROWS": rows, "D": width}
+        # What is not read may point anywhere.
+        self.present, self.count = values, self.rows
+        if present is not None:
+            self.present = present.view(torch.uint8)
+            self.count = present.view(self.groups, self.rows).sum(1, keepdim=True).clamp_min(1)
 
 
 class NormRelu(Fused):
     """Values (*G, ..., D), weight and bias (*G, D), keys (*F) where F leads G.
 
+    ``present`` (*G, rows) tells which rows count, or is None; absent ones become zero.
     Gives the result, and mean and biased variance (*G, D), which are constants.
     """
 
     @staticmethod
-    def run(values, weight, bias, keys, probability, epsilon, relu):
-        groups, rows, d, parts, tiles, tile = _sizes(values, weight)
+    def run(values, weight, bias, keys, present, probability, epsilon, relu):
+        sizes = _Sizes(values, weight, present)
+        groups, rows, d = sizes.groups, sizes.rows, sizes.d
         flat = values.view(groups, rows, d)
         # Distances from any one row lose nothing to cancellation.
         shift = flat[:, 0].contiguous()
-        sums, squares = flat.new_empty(2, groups, parts, d)
-        _moments[(groups, parts, tiles)](flat, shift, sums, squares, rows, d, ROUNDS=ROUNDS, **tile)
-        away = sums.sum(1) / rows
+        sums, squares = flat.new_empty(2, groups, sizes.parts, d)
+        _moments[(groups, sizes.parts, sizes.tiles)](
+            flat, sizes.present, shift, sums, squares, rows, d, ROUNDS=ROUNDS, **sizes.options
+        )
+        away = sums.sum(1) / sizes.count
         mean = (shift + away).view_as(weight)
-        variance = (squares.sum(1) / rows - away.square()).clamp_min(0).view_as(weight)
+        variance = (squares.sum(1) / sizes.count - away.square()).clamp_min(0).view_as(weight)
         scale = (weight * (variance + epsilon).rsqrt()).contiguous()
         offset = (bias - mean * scale).contiguous()
         out = torch.empty_like(values)
-        _normed[(groups, triton.cdiv(rows, ROWS), tiles)](
-            values, scale, offset, keys, out, groups // keys.numel(), rows, d, probability,
-            DROP=probability > 0, RELU=relu, **tile,
+        _normed[sizes.grid](
+            values, sizes.present, scale, offset, keys, out, groups // keys.numel(), rows, d,
+            probability, DROP=probability > 0, RELU=relu, **sizes.options,
         )  # fmt: skip
         return out, mean, variance
 
     @staticmethod
     def keep(inputs, output):
-        values, weight, bias, keys, *options = inputs
-        return values, weight, bias, keys, *output[1:], *options
+        values, weight, bias, keys, present, *options = inputs
+        return values, weight, bias, keys, *output[1:], present, *options
 
     @staticmethod
-    def slopes(grad, values, weight, bias, keys, mean, variance, probability, epsilon, relu):
-        groups, rows, d, parts, tiles, tile = _sizes(values, weight)
+    def slopes(
+        grad, values, weight, bias, keys, mean, variance, present, probability, epsilon, relu
+    ):
+        sizes = _Sizes(values, weight, present)
         inverse = (variance + epsilon).rsqrt().contiguous()
         scale = (weight * inverse).contiguous()
         shift = (bias - mean * scale).contiguous()
-        sums, products = values.new_empty(2, groups, parts, d)
-        fixed = (values, grad, mean, inverse, scale, shift, keys)
-        sizes = (groups // keys.numel(), rows, d, probability)
-        tile |= {"DROP": probability > 0, "RELU": relu}
-        _reduce[(groups, parts, tiles)](*fixed, sums, products, *sizes, ROUNDS=ROUNDS, **tile)
+        sums, products = values.new_empty(2, sizes.groups, sizes.parts, sizes.d)
+        fixed = (values, grad, sizes.present, mean, inverse, scale, shift, keys)
+        numbers = (sizes.groups // keys.numel(), sizes.rows, sizes.d, probability)
+        options = sizes.options | {"DROP": probability > 0, "RELU": relu}
+        _reduce[(sizes.groups, sizes.parts, sizes.tiles)](
+            *fixed, sums, products, *numbers, ROUNDS=ROUNDS, **options
+        )
         sums, products = sums.sum(1), products.sum(1)
         out = torch.empty_like(values)
-        _normed_back[(groups, triton.cdiv(rows, ROWS), tiles)](
-            *fixed, sums / rows, products / rows, out, *sizes, **tile
-        )
+        means, slopes = sums / sizes.count, products / sizes.count
+        _normed_back[sizes.grid](*fixed, means, slopes, out, *numbers, **options)
         return out, products.view_as(weight), sums.view_as(weight)

@@ -119,8 +119,8 @@ class EdgeNetwork(nn.Module):
         no_key = edges.pairs.new_zeros(())
         hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key).flatten(0, 1)
         present = edges.pairs.flatten() > 0
-        hidden = third(self.norms[1](hidden, present).relu())
-        hidden = self.norms[2](hidden, present).relu()
+        hidden = third(norm_relu(hidden, self.norms[1], present=present))
+        hidden = norm_relu(hidden, self.norms[2], present=present)
         return self.last(hidden).view(len(nodes), 2, -1)
 
 

@@ -47,7 +47,7 @@ WIDTHS = [6, 64, 70, 300]
 @pytest.mark.gpu
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("relu", [True, False])
-@pytest.mark.parametrize("make", [NodeNorm, lambda width: ExpertNorm(3, width)])
+@pytest.mark.parametrize("make", [NodeNorm, MaskedNorm, lambda width: ExpertNorm(3, width)])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_norm_kernel_equals_its_twin(width, make, relu, rate):
     if not torch.cuda.is_available():
@@ -55,6 +55,8 @@ def test_norm_kernel_equals_its_twin(width, make, relu, rate):
     lead = (3,) if isinstance(make(width), ExpertNorm) else ()
     values, above = draw(2, *lead, 4, 50, width) * 2 + 5, draw(2, *lead, 4, 50, width, seed=1)
     weights = {"weight": draw(2, *lead, width, seed=2), "bias": draw(2, *lead, width, seed=3)}
+    # Of a MaskedNorm some rows are absent, not as many in both folds.
+    present = draw(2, 4, 50, seed=4) > torch.tensor([0.0, 0.5])[:, None, None]
     results = []
     for device in ("cpu", "cuda"):
         norm = make(width).to(device)
@@ -64,23 +66,27 @@ def test_norm_kernel_equals_its_twin(width, make, relu, rate):
                 super().__init__()
                 self.norm = norm
 
-            def forward(self, values, key):
-                return norm_relu(values, self.norm, rate, key, 2, relu)
+            def forward(self, values, key, present):
+                if not isinstance(self.norm, MaskedNorm):
+                    return norm_relu(values, self.norm, rate, key, 2, relu)
+                rows = (values.flatten(0, 1), self.norm, rate, key, 2, relu, present.flatten())
+                return norm_relu(*rows).view_as(values) * present[..., None]
 
         module = Wrapped(norm)
         buffers = {
             name: value.expand(2, *value.shape).clone() for name, value in module.named_buffers()
         }
 
-        def loss(values, weights, buffers, above, key, module=module):
+        def loss(values, weights, buffers, above, key, present, module=module):
             state = ({f"norm.{name}": value for name, value in weights.items()}, buffers)
-            out = functional_call(module, state, (values, key))
+            out = functional_call(module, state, (values, key, present))
             return (out * above).sum(), out
 
         moved = {name: value.to(device) for name, value in weights.items()}
         inputs = (values.to(device), moved, buffers, above.to(device))
         keys = torch.tensor([5, 6], device=device)
-        (to_values, to_weights), out = vmap(grad(loss, argnums=(0, 1), has_aux=True))(*inputs, keys)
+        inputs = (*inputs, keys, present.to(device))
+        (to_values, to_weights), out = vmap(grad(loss, argnums=(0, 1), has_aux=True))(*inputs)
         running = [buffers["norm.running_mean"], buffers["norm.running_var"]]
         results.append([x.cpu() for x in (out, to_values, *to_weights.values(), *running)])
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-3)

@@ -49,11 +49,13 @@ def norm_relu(
     key: Tensor | None = None,
     stream: int = 0,
     relu: bool = True,
+    present: Tensor | None = None,
 ) -> Tensor:
     """``dropout(relu(norm(values)))``, or without the ReLU; no dropout without a key.
 
     ``norm`` is a BatchNorm over all but the last axis of values (..., d), with the names that
     ``nn.BatchNorm1d`` has; its weight (*K, d) may have axes of experts, which lead the values.
+    With ``present`` (B,) it is a MaskedNorm of rows (B, d); absent rows are left undefined.
     """
     if norm.training and kernels.usable(values, "norm_relu"):
         from brio_core.kernels.norm_relu import NormRelu
@@ -61,11 +63,13 @@ def norm_relu(
         # The place that ``randomness.uniform`` looks up for this stream.
         seed = values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
         options = (rate if key is not None else 0.0, norm.eps, relu)
-        out, mean, variance = NormRelu.apply(values, norm.weight, norm.bias, seed, *options)
-        remember(norm, mean, variance, values.numel() // mean.numel())
+        inputs = (values, norm.weight, norm.bias, seed, present)
+        out, mean, variance = NormRelu.apply(*inputs, *options)
+        count = values.numel() // mean.numel() if present is None else present.sum()
+        remember(norm, mean, variance, count)
         return out
-    normed = norm(values).relu() if relu else norm(values)
-    return dropout(normed, rate, key, stream)
+    normed = norm(values) if present is None else norm(values, present)
+    return dropout(normed.relu() if relu else normed, rate, key, stream)
 
 
 def residual_norm(hidden: Tensor, own: Tensor, received: Tensor, norm: nn.LayerNorm) -> Tensor:

@@ -145,8 +145,9 @@ class SiteNorm(nn.BatchNorm1d):
             from brio_core.kernels.norm_relu import NormRelu
 
             weight, bias = (part.expand(len(values), -1) for part in (self.weight, self.bias))
-            no_dropout = (values.new_zeros((), dtype=torch.int64), 0.0)
-            return NormRelu.apply(values, weight, bias, *no_dropout, self.eps, False)
+            no_key, all_rows, no_dropout = values.new_zeros((), dtype=torch.int64), None, 0.0
+            options = (no_key, all_rows, no_dropout, self.eps, False)
+            return NormRelu.apply(values, weight, bias, *options)
         axes = tuple(range(1, values.ndim - 1))
         mean = values.mean(axes, keepdim=True)
         centred = values - mean
