@@ -52,13 +52,19 @@ def _entry_runs(configuration: Configuration, experiment: str, entry: dict) -> I
     if wanted == "all":
         wanted = config["experiment_seeds"].get(experiment, "all")
     for cohort in config["cohorts"]:
-        if entry["cohorts"] != "all" and cohort not in entry["cohorts"]:
+        if not _takes_part(configuration, cohort, entry):
             continue
         for protocol in _protocols(configuration, cohort, entry["protocols"]):
             for variant in _variants(configuration, entry["variants"]):
                 for seed in _seeds(configuration, protocol, variant, wanted):
                     for ring in _rings(configuration, protocol, entry["rings"]):
                         yield Run(cohort, protocol, variant, seed, ring)
+
+
+def _takes_part(configuration: Configuration, cohort: str, entry: dict) -> bool:
+    if entry["cohorts"] == "all":
+        return not configuration.datasets[cohort]["only_where_named"]
+    return cohort in entry["cohorts"]
 
 
 def _rings(configuration: Configuration, protocol: str, wanted: str) -> range:
@@ -160,7 +166,7 @@ def summary_runs(
     compares_all = any(
         entry["variants"] == "all"
         and protocol in entry["protocols"]
-        and (entry["cohorts"] == "all" or cohort in entry["cohorts"])
+        and _takes_part(configuration, cohort, entry)
         for entry in configuration.experiments[experiment]["runs"]
     )
     external = external_runs(configuration) if runs and compares_all else ()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 DEMO = "demo"
 # Keys of a dataset file that describe a cohort but do not change what is extracted from it.
-DESCRIPTIVE = ("title", "task", "how_to_get", "extract_batches")
+DESCRIPTIVE = ("title", "task", "how_to_get", "extract_batches", "only_where_named")
 # Folders of a BIDS data set without series, by far the most of its files.
 _UNREAD = ("anat", "figures", "log", "dwi", "fmap", "perf")
 _PHENOTYPES = "ABIDE_pcp/Phenotypic_V1_0b_preprocessed1.csv"
