@@ -22,6 +22,9 @@ def main() -> None:
         "--experiments", nargs="*", default=[], help="experiments whose optional sections are kept"
     )
     parser.add_argument(
+        "--waiting", nargs="*", default=[], help="tables and figures that are called not run"
+    )
+    parser.add_argument(
         "--command", default="scripts/document.py", help="how the page says that it was made"
     )
     parser.add_argument("--out-dir", type=Path, help="where pages of templates go")
@@ -41,7 +44,7 @@ def main() -> None:
         return
     sources = Sources(arguments.tables, arguments.figures)
     how = (arguments.experiments, arguments.command, sources)
-    for page in [fill(str(path), *how) for path in arguments.templates]:
+    for page in [fill(str(path), *how, arguments.waiting) for path in arguments.templates]:
         write_page(page, arguments.out_dir)
 
 

@@ -27,6 +27,7 @@ from brio_core.system.seeds import numpy_generator
 # Differences of AUCs are rational numbers; rounding lets equal ones be equal in floating point too.
 DECIMALS = 12
 SIMULATIONS = 1000
+RESAMPLED = 10_000
 # A corrected p below this tells two methods apart.
 SIGNIFICANT = 0.05
 # The row of means in a table of sites.
@@ -113,6 +114,24 @@ def _verdict(row: dict, margin: float) -> str:
     if row["p_holm"] < SIGNIFICANT:
         return "better" if row["difference"] > 0 else "worse"
     return "undecided"
+
+
+def ranks_over_sites(scores: np.ndarray, key: tuple) -> list[Estimate]:
+    """The rank of every method by its mean over sites, 1 the highest, with a 95 % interval.
+
+    ``scores`` are (sites, methods). The interval is that of ranks when sites are drawn with
+    replacement: it says how far other sites like these would reorder the methods.
+    """
+    drawn = numpy_generator("ranks", *key).integers(len(scores), size=(RESAMPLED, len(scores)))
+    weights = np.stack([np.bincount(one, minlength=len(scores)) for one in drawn])
+    ends = np.quantile(_ranks(weights @ scores), (0.025, 0.975), axis=0, method="nearest")
+    own = _ranks(scores.sum(0)[None])[0]
+    return [Estimate(*map(float, one)) for one in zip(own, *ends)]
+
+
+def _ranks(sums: np.ndarray) -> np.ndarray:
+    """Ranks within each row, the highest first; of equal ones the first."""
+    return 1 + np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
 
 
 def sampling_spread(

@@ -40,7 +40,7 @@ COSTS = (*MEASURED, "device")
 SUMMARY_NUMBERS = (
     "seeds", "rings", "folds", "left_out", "subjects", "sites",
     *(f"{score}_{what}" for score in ("auc", "acc", "acc_threshold") for what in (
-        "mean", "sd", "sites_low", "sites_high")), "auc_new_low", "auc_new_high",
+        "mean", "sd", "sites_low", "sites_high", "sd_seeds")), "auc_new_low", "auc_new_high",
     "auc_sd_sampling", "auc_sd_sampling_low", "auc_sd_sampling_high",
     "pooled_auc", "pooled_auc_low", "pooled_auc_high",
     *MEASURED, "parameters",

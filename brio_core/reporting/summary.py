@@ -86,8 +86,14 @@ def summarise(
         row |= {"rings": len({results.ring_of(meta) for meta in one.metas})}
         row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
+        # What another seed changes is a deviation of means over sites.
+        single = [
+            usable(score_folds(fold, label, one.logits[[seed]], one.decisions[seed : seed + 1]))
+            for seed in range(len(logits))
+        ]
         for score in (*results.SCORES, results.AT_THRESHOLD):
             row |= _mean(score, used[score])
+            row[f"{score}_sd_seeds"] = pd.Series([each[score].mean() for each in single]).std()
         row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
         row |= _columns("auc_sd_sampling", _spread(one, used, words))
         row |= _columns("pooled_auc", intervals.auc_interval(label, logits))

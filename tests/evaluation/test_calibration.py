@@ -24,6 +24,7 @@ from brio_core.evaluation.scores import (
 from brio_core.evaluation.site_statistics import (
     holm,
     paired,
+    ranks_over_sites,
     sampling_spread,
     signed_rank,
     smallest_p,
@@ -159,6 +160,22 @@ def test_signed_rank_equals_enumeration(n, ties):
         differences = generator.normal(0.3, 1, n)
         differences = np.round(differences) if ties else differences
         assert signed_rank(differences) == pytest.approx(slow_signed_rank(differences.tolist()))
+
+
+def test_ranks_over_sites_equal_a_slow_bootstrap():
+    generator = np.random.default_rng(0)
+    scores = generator.normal([0.75, 0.7, 0.69, 0.5], 0.08, (20, 4))
+    found = ranks_over_sites(scores, ("here",))
+
+    def slow(means: np.ndarray) -> list[int]:
+        return [1 + sum(other > own for other in means) for own in means]
+
+    assert [one.value for one in found] == slow(scores.mean(0))
+    drawn = [slow(scores[generator.integers(20, size=20)].mean(0)) for _ in range(2000)]
+    for one, ranks in zip(found, np.transpose(drawn)):
+        assert abs(one.low - np.quantile(ranks, 0.025)) <= 1
+        assert abs(one.high - np.quantile(ranks, 0.975)) <= 1
+    assert found[3] == (4.0, 4.0, 4.0), "it is the last wherever sites are drawn"
 
 
 def test_signed_rank_equals_scipy_without_ties():

@@ -106,8 +106,16 @@ def test_pooled_auc_stands_beside_the_mean(results):
         assert rows.loc[variant, "pooled"] == pytest.approx(pooled)
         cells = next(r["cells"] for r in table["rows"] if r["cells"][0]["text"] == label)
         assert cells[1]["text"] == f"{100 * site_aucs(results, variant).mean():.1f}"
-        assert cells[3]["text"] == f"{100 * pooled:.1f}"
-        assert cells[9]["text"] == f"{100 * site_aucs(results, variant).std(ddof=1):.1f}"
+        assert cells[4]["text"] == f"{100 * pooled:.1f}"
+        assert cells[10]["text"] == f"{100 * site_aucs(results, variant).std(ddof=1):.1f}"
+
+
+def test_ranks_are_by_mean_auc_and_have_intervals(results):
+    rows = pd.read_csv(results / "comparison.csv").query("score == 'auc'")
+    assert rows.set_index("rank")["mean"].sort_index().is_monotonic_decreasing
+    assert sorted(rows["rank"]) == [1, 2, 3] and (rows["seeds"] <= len(SEEDS)).all()
+    assert (rows["rank_low"] <= rows["rank"]).all() and (rows["rank"] <= rows["rank_high"]).all()
+    assert rows["rank_low"].ge(1).all() and rows["rank_high"].le(3).all()
 
 
 def test_intervals_are_students_over_sites(results):

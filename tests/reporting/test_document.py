@@ -1,5 +1,6 @@
 """Pages of prose with numbers, tables and figures, and those that are published."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -69,11 +70,12 @@ def sources(tmp_path) -> Sources:
 def filled(tmp_path, sources):
     """The text that a template becomes."""
 
-    def fill(text: str) -> str:
+    def fill(text: str, waiting: tuple[str, ...] = ()) -> str:
         path = tmp_path / "page.md"
         path.write_text(text)
         files = (sources.tables, sources.figures)
-        template = Template(path, "config/documents/page.md", *files, EXPERIMENTS, OTHERS)
+        words = (EXPERIMENTS, OTHERS, waiting)
+        template = Template(path, "config/documents/page.md", *files, *words)
         return template.fill(lambda call: sources.text(call, "page"))
 
     return fill
@@ -112,13 +114,21 @@ def filled(tmp_path, sources):
         ('highest("main-loso", "auc")', "Linear (tangent) (71.2)"),
         ('highest("main-loso", "auc", group="General GNNs")', "GCN (60.0)"),
         ('highest("main-loso", "auc", status="not run")', "not run"),
+        ('value("main-loso", "brio", "auc [auc_sites]")', "70.5 [68.0, 73.0]"),
+        ('value("main-loso", "core", "auc [auc_sites]")', "not run"),
+        ('value("paper_vs_ours", "brio", "ours [ours]", unit="s")', "0.0512"),
+        ('highest("main-loso", "auc [auc_sites]", group="Ours")', "BRIO w/o RS (70.5 [66.0, 72.0])"),
+        ('value("presets", "gcn", "auc")', "not run"),
+        ('rows("presets", "label")', "*presets: not run.*"),
+        ('figure("training")', "*training: not run.*"),
         ('count("main-loso")', "5"),
         ('count("main-loso", group="Ours")', "3"),
         ('count("main-loso", group="External")', "0"),
     ],
 )
 def test_numbers(filled, call, text):
-    assert filled(f"It is {{{{ {call} }}}}.\n") == f"It is {text}.\n"
+    waiting = ("presets", "training")
+    assert filled(f"It is {{{{ {call} }}}}.\n", waiting) == f"It is {text}.\n"
 
 
 def test_a_call_may_be_broken_into_lines(filled):
@@ -149,6 +159,16 @@ def test_some_columns_as_a_table(filled):
         "| BRIO | 70.5 | 98,765 |",
         "| BRIO w/o RS | 70.5 | 5 |",
         "| CORE | not run | not run |",
+    ]
+
+
+def test_rows_are_sorted_and_have_intervals(filled):
+    columns = '"label", "auc [auc_sites]:AUC"'
+    text = filled(f'{{{{ rows("main-loso", {columns}, group="Ours", sorted_by="parameters") }}}}')
+    assert text.splitlines()[2:] == [
+        "| BRIO w/o RS | 70.5 [66.0, 72.0] |",
+        "| BRIO | 70.5 [68.0, 73.0] |",
+        "| CORE | not run |",
     ]
 
 
@@ -246,6 +266,13 @@ def test_a_page_is_filled_in_again_from_what_lies_beside_it(tmp_path, sources, r
     template.write_text(f"p = {P}\n")
     assert run_script("document", "--again", page).returncode == 0
     assert page.read_text().endswith("\n\np = 0.040\n")
+    template.write_text('{{ table("presets") }}\n')
+    assert run_script("document", "--again", page).returncode == 1
+    page.with_suffix("").joinpath("page.json").write_text(
+        json.dumps(json.loads((out / "page/page.json").read_text()) | {"waiting": ["presets"]})
+    )
+    assert run_script("document", "--again", page).returncode == 0
+    assert page.read_text().endswith("\n\n*presets: not run.*\n")
     (out / "page/page.json").unlink()
     result = run_script("document", "--again", page)
     assert result.returncode == 1

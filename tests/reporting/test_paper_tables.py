@@ -160,6 +160,9 @@ def test_scores_beside_the_papers(results):
             assert row["paper"] == theirs and row["ours"] == pytest.approx(ours)
             assert row["difference"] == pytest.approx(ours - theirs)
             assert row["low"] < ours < row["high"]
+            deviation = np.std(100 * np.mean(seeds, axis=1), ddof=1)
+            expected = (ours - theirs) / deviation if quantity == "auc_mean" else math.nan
+            assert row["seed_deviations"] == pytest.approx(expected, nan_ok=True)
             assert row["contains"] == ("yes" if row["low"] <= theirs <= row["high"] else "no")
     assert (own.loc["gat", "status"] == "not run").all()
     core = own.loc["core"]

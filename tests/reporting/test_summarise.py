@@ -50,6 +50,8 @@ def test_numbers_equal_an_independent_recomputation(summary):
             means = [np.mean(value) for value in values.values()]
             assert row[f"{name}_mean"] == pytest.approx(np.mean(means))
             assert row[f"{name}_sd"] == pytest.approx(np.std(means, ddof=1))
+            seeds = np.mean(list(values.values()), axis=0)
+            assert row[f"{name}_sd_seeds"] == pytest.approx(np.std(seeds, ddof=1))
             assert row[f"{name}_sites_low"] < row[f"{name}_mean"] < row[f"{name}_sites_high"]
             for fold, value in values.items():
                 assert sites.loc[(variant, fold), name] == pytest.approx(np.mean(value))

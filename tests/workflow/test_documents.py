@@ -5,7 +5,8 @@ import pytest
 
 from brio_core.system.errors import BrioError
 from tests.tiny import make_lab
-from workflow.planning.documents import document_files
+from tests.workflow.test_experiment_runs import finish
+from workflow.planning.documents import document_files, waiting
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
 
@@ -45,18 +46,14 @@ def test_a_document_needs_what_its_template_names_and_trains_nothing(after_demo)
 def test_the_document_on_abide_can_be_planned(project):
     jobs = project.plan("document", "--configfile", "studies/abide-cc200/config.yaml")
     assert ("document",) in jobs and ("index",) not in jobs
-    assert ("table", "presets") in jobs and ("figure", "diagnostics-abide-cc200") in jobs
+    assert ("table", "claims") in jobs and ("figure", "diagnostics-abide-cc200") in jobs
     assert ("figure", "sites-abide-cc200") not in jobs, "it marks single subjects"
-    words = ("experiments=[main]", "methods=[gcn,brio,linear-correlation]")
-    jobs = project.plan(
-        "document", "--configfile", "studies/abide-cc200/config.yaml", "--config", *words
-    )
-    assert ("table", "presets") not in jobs, "its section is left out"
+    assert ("train", "abide-cc200-all", "loso", "brio", "0") in jobs
 
 
-def test_the_document_on_open_settings_can_be_planned(project):
-    jobs = project.plan("document", "--configfile", "studies/abide-cc200/open-settings.yaml")
-    assert {("table", "open-settings"), ("table", "confirmation"), ("document",)} <= jobs
+def test_the_search_for_open_settings_can_be_planned(project):
+    jobs = project.plan("--configfile", "studies/abide-cc200/open-settings.yaml")
+    assert {("table", "open-settings"), ("table", "confirmation")} <= jobs
     trained = {job[3] for job in jobs if job[0] == "train"}
     assert all(name.startswith("brio") for name in trained), trained
 
@@ -79,6 +76,22 @@ def test_mistakes_are_found_while_planning(tmp_path, monkeypatch, call, problem)
         document_files(resolved)
     assert str(error.value).startswith("config/documents/demo.md, line 2: ")
     assert problem in str(error.value)
+
+
+def test_what_has_no_results_waits_if_nothing_is_trained(tmp_path, monkeypatch):
+    (tmp_path / "config/documents").mkdir(parents=True)
+    page = tmp_path / "config/documents/demo.md"
+    page.write_text('{{ table("presets") }} {{ figure("main-id") }} {{ table("main-loso") }}\n')
+    monkeypatch.chdir(tmp_path)
+    finish(tmp_path / "results", "loso", "gcn", 0)
+    words = {"cohorts": ["demo"], "methods": ["gcn"], "documents": ["demo"]}
+    resolved = load({**words, "untrained": "skip"})
+    files = document_files(resolved)
+    assert files["tables"] == ["results/tables/main-loso.csv"] and not files["figures"]
+    assert {"presets", "main-id"} <= set(waiting(resolved)) and not waiting(load(words))
+    page.write_text('{{ table("presetz") }}\n')
+    with pytest.raises(BrioError, match="names the table 'presetz'"):
+        document_files(resolved)
 
 
 def test_a_mistake_stops_before_any_job(project):

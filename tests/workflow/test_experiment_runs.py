@@ -68,19 +68,24 @@ def test_a_method_without_chance_has_one_cell_for_all_experiments():
 
 
 def test_the_run_of_the_document_on_abide():
-    """Three seeds of all, five of BRIO, one where sites were seen in training."""
+    """Three seeds of all, five of BRIO, one where sites were seen in training; then its pages."""
     resolved = configuration(f"{STUDY}/config")
     runs = experiment_runs(resolved, "main")
     unseen = [run for run in runs if run.protocol == "loso"]
     assert len(unseen) == 16 * 3 + 5 + 6
     assert len(runs) - len(unseen) == 17 + 6
+    scans = experiment_runs(resolved, "all-scans")
+    assert {run.cohort for run in runs} == {"abide-cc200"}, "the other is not named"
+    assert {run.cohort for run in scans} == {"abide-cc200", "abide-cc200-all"}
+    assert {run.seed for run in scans} == {0} and len(scans) == 8
     files = document_files(resolved)
-    assert "results/tables/presets.csv" in files["tables"]
-    assert "results/tables/presets.json" in files["printed"]
+    assert "results/tables/kinds.csv" in files["tables"]
+    assert "results/tables/kinds.json" in files["printed"]
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
     names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
-    left_out = {"sites", "regions", "diagnostics", "confounds"}
+    left_out = {"sites", "regions", "datasets"}
+    left_out |= {name for name in names if name.endswith("-checkpoints")}
     assert tables - {*WHOLE_RUN} == {*names} - left_out
 
 
@@ -280,6 +285,9 @@ def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
     finish(tmp_path, "loso", "brio-wo-rs", 0)
     found = load(words)
     assert "diagnostics" in found.config["experiments"]
+    assert load(words | {"experiments": ["main", "ablations", "diagnostics"]}).config[
+        "experiments"
+    ] == ["main", "ablations", "diagnostics"], "though its runs are those of others"
     shown = item_runs(found, "figures", "diagnostics-demo")
     assert [run.variant for run in shown] == ["brio"], "the other run is not diagnosed yet"
 

@@ -80,6 +80,7 @@ def test_what_a_study_brings_is_seen_with_its_configuration_only():
     own = {path.stem for path in (ROOT / STUDY / "experiments").glob("*.yaml")}
     assert own == {
         "open-settings", "confirmation", "second-round", "linear-inputs", "last-questions",
+        "nested-choice", "all-scans",
     }  # fmt: skip
     product, inside = configuration("abide"), configuration(f"{STUDY}/config")
     assert own.isdisjoint(product.experiments) and own < set(inside.experiments)

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from brio_core.reporting.catalogue import KINDS
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError, shown
-from workflow.planning.outputs import output_names, output_of, whole_run_tables
+from workflow.planning.outputs import known_names, output_names, output_of, whole_run_tables
 
 
 def document_templates(configuration: Configuration) -> list[Path]:
@@ -29,8 +30,8 @@ def document_files(configuration: Configuration) -> dict[str, list[str]]:
         for name in output_names(configuration, "figures", active)
         if not output_of(configuration, "figures", name).shows_subjects
     ]
-    known = (tables, figures, active, list(configuration.experiments))
-    found: dict[str, dict] = {"tables": {}, "figures": {}}
+    known = (tables, figures, active, list(configuration.experiments), waiting(configuration))
+    found: dict[str, dict] = {"tables": {}, "figures": {}, "waiting": {}}
     for path in document_templates(configuration):
         for kind, names in Template(path, shown(path), *known).needs().items():
             found[kind] |= dict.fromkeys(names)
@@ -39,6 +40,13 @@ def document_files(configuration: Configuration) -> dict[str, list[str]]:
         "printed": configuration.paths.outputs("tables", found["tables"], "json"),
         "figures": configuration.paths.outputs("figures", found["figures"], "png"),
     }
+
+
+def waiting(configuration: Configuration) -> list[str]:
+    """Tables and figures that may lack results, because nothing is trained for them."""
+    if configuration.config["untrained"] == "train":
+        return []
+    return [name for kind in KINDS for name in known_names(configuration, kind)]
 
 
 def reference_files(configuration: Configuration) -> list[Path]:

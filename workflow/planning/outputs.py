@@ -251,25 +251,29 @@ def output_names(configuration: Configuration, kind: str, experiments: Sequence[
 
 
 def experiments_with_results(configuration: Configuration) -> list[str]:
-    """Experiments with a table or figure to show, and runs that none before them has."""
+    """Experiments with a table or figure to show, and runs that none before them has.
+
+    Diagnostics of the same runs are shown by one experiment only.
+    """
     found: list[str] = []
     seen: set[Run] = set()
     for name in configuration.config["experiments"]:
         own = set(experiment_runs(configuration, name)) - seen
-        if own and any(output_names(configuration, kind, (name,)) for kind in KINDS):
+        shows = own or diagnosed_runs(configuration, (name,))
+        if shows and any(output_names(configuration, kind, (name,)) for kind in KINDS):
             found.append(name)
             seen |= own
     return found
 
 
-def table_names(configuration: Configuration) -> list[str]:
-    """Names of all tables, whether or not they have something to show."""
+def known_names(configuration: Configuration, kind: str) -> list[str]:
+    """Names of all tables or figures, whether or not they have something to show."""
     names = [
         entry["name"]
         for experiment in configuration.experiments
-        for entry in _entries(configuration, experiment, "tables")
+        for entry in _entries(configuration, experiment, kind)
     ]
-    return [*WHOLE_RUN, *names]
+    return [*WHOLE_RUN, *names] if kind == "tables" else names
 
 
 def output_files(

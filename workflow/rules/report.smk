@@ -189,12 +189,14 @@ rule document:
             [path.read_text(encoding="utf-8") for path in documents.document_templates(CONFIG)]
         ),
         experiments=ACTIVE,
+        waiting=documents.waiting(CONFIG),
         command=command_line("document"),
         code=code("scripts/document.py"),
     shell:
         "{RUN}/document.py --templates {params.templates:q} --tables {input.tables:q}"
         " --figures {input.figures:q} --experiments {params.experiments:q}"
-        " --command {params.command:q} --out-dir {output.folder:q} > {log:q} 2>&1"
+        " --waiting {params.waiting:q} --command {params.command:q}"
+        " --out-dir {output.folder:q} > {log:q} 2>&1"
 
 
 # For colleagues without access to the data; not part of a usual run.

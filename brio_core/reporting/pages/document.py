@@ -25,10 +25,20 @@ class Page(NamedTuple):
     files: dict[str, Path]
 
 
-def fill(template: str, experiments: Sequence[str], command: str, sources: Sources) -> Page:
-    """Fill in a template; ``command`` is how the page says that it was made."""
+def fill(
+    template: str,
+    experiments: Sequence[str],
+    command: str,
+    sources: Sources,
+    waiting: Sequence[str] = (),
+) -> Page:
+    """Fill in a template; ``command`` is how the page says that it was made.
+
+    ``waiting`` are tables and figures without results, which the page calls not run.
+    """
     path = Path(template)
-    parsed = Template(own_or_shipped(path), template, sources.tables, sources.figures, experiments)
+    made = (sources.tables, sources.figures, experiments)
+    parsed = Template(own_or_shipped(path), template, *made, waiting=waiting)
     used = parsed.needs()
     files = {f"{name}.png": sources.figures[name] for name in used["figures"]}
     tables = [sources.tables[name] for name in used["tables"]]
@@ -37,6 +47,9 @@ def fill(template: str, experiments: Sequence[str], command: str, sources: Sourc
     head = f"<!-- Made by `{command}` from {path}: change that, not this page. -->"
     text = parsed.fill(lambda call: sources.text(call, path.stem))
     record = {"template": template, "experiments": list(experiments), "command": command}
+    if waiting:
+        # Only these were asked for.
+        record["waiting"] = used["waiting"]
     return Page(record, f"{head}\n\n{text}", files)
 
 
@@ -62,4 +75,4 @@ def fill_again(path: Path) -> Page:
     keys = ("template", "experiments", "command")
     record = read_json(folder / RECORD, *keys)
     sources = Sources(sorted(folder.glob("*.csv")), sorted(folder.glob("*.png")))
-    return fill(*(record[key] for key in keys), sources)
+    return fill(*(record[key] for key in keys), sources, record.get("waiting", ()))

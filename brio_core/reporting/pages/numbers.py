@@ -17,8 +17,14 @@ SHARES = re.compile(
     r"(auc|acc|pooled|validation|crossed|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
     r"|(mean|sd|difference)(_low|_high)?|sd_sampling.*|female|recognised"
 )
-SIGNED = re.compile(r"((auc|validation|crossed)_)?difference|change_(mean|from_\d+)")
+SIGNED = re.compile(
+    r"((auc|validation|crossed)_)?difference|change_(mean|from_\d+)|seed_deviations"
+)
 P_VALUES = ("p", "p_holm")
+# The paper prints these with two decimals, by which cohorts can be told apart.
+FRAMES = ("time_points_mean", "time_points_sd")
+# The argument that sorts rows by a column, the lowest first.
+ORDER = "sorted_by"
 
 
 class Sources:
@@ -32,6 +38,9 @@ class Sources:
     def text(self, call: Call, folder: str) -> str:
         """What a call becomes; tables and figures lie in ``folder`` beside the page."""
         name = call.names[0]
+        if name not in (self.figures if call.kind == "figure" else self.tables):
+            whole = call.kind in ("table", "figure", "rows")
+            return f"*{name}: {NOT_RUN}.*" if whole else NOT_RUN
         if call.kind == "figure":
             picture = read_picture(self.figures[name])
             alt, caption = markdown_text(picture.alt), markdown_text(picture.caption)
@@ -52,19 +61,22 @@ class Numbers:
 
     def __init__(self, call: Call, rows: list[dict], columns: list[str]) -> None:
         self.call, self.chosen, self.columns = call, rows, columns
-        for key, value in call.where.items():
+        where = dict(call.where)
+        order = where.pop(ORDER, None)
+        for key, value in where.items():
             self.chosen = self._where(self.chosen, key, value)
+        if order:
+            column = self._column(order)
+            known = self._known(column)
+            rest = [row for row in self.chosen if row not in known]
+            self.chosen = [*sorted(known, key=lambda row: float(row[column])), *rest]
 
     def value(self) -> str:
-        row = self._one(self.call.names[1:-1])
-        return markdown_text(_printed(row, self._column(self.call.names[-1])))
+        cell = self._cell(self._one(self.call.names[1:-1]), self.call.names[-1])
+        return f"{markdown_text(cell.text)} {cell.extra}".rstrip()
 
     def interval(self) -> str:
-        row, name = self._one(self.call.names[1:-1]), self.call.names[-1]
-        # Tables whose rows are numbers call the ends of the only interval low and high.
-        ends = ("low", "high") if name == "ours" else (f"{name}_low", f"{name}_high")
-        low, high = (_printed(row, self._column(end)) for end in ends)
-        return f"[{low}, {high}]"
+        return self._ends(self._one(self.call.names[1:-1]), self.call.names[-1])
 
     def difference(self) -> str:
         column = self._column(self.call.names[3])
@@ -86,12 +98,14 @@ class Numbers:
         return f"{rank} of {len(known)}"
 
     def highest(self) -> str:
-        column = self._column(self.call.names[1])
+        name = self.call.names[1]
+        column = self._column(name.partition(" [")[0])
         known = self._known(column)
         if not known:
             return NOT_RUN
         row = max(known, key=lambda row: float(row[column]))
-        return f"{markdown_text(row.get('label', ''))} ({_printed(row, column)})"
+        cell = self._cell(row, name)
+        return f"{markdown_text(row.get('label', ''))} ({f'{cell.text} {cell.extra}'.rstrip()})"
 
     def count(self) -> str:
         return f"{len(self.chosen):,}"
@@ -99,11 +113,27 @@ class Numbers:
     def rows(self) -> str:
         """Some columns as a table; a heading of one's own stands behind a colon."""
         named = [name.partition(":") for name in self.call.names[1:]]
-        columns = [self._column(name) for name, _, _ in named]
+        names = [name for name, _, _ in named]
         heads = tuple(head or name.replace("_", " ").capitalize() for name, _, head in named)
-        lines = [Row(tuple(Cell(_printed(row, one)) for one in columns)) for row in self.chosen]
+        lines = [Row(tuple(self._cell(row, one) for one in names)) for row in self.chosen]
+        columns = [self._column(name.partition(" [")[0]) for name in names]
         left = tuple(index for index, one in enumerate(columns) if not self._known(one))
         return markdown(Table("", "", heads, tuple(lines), left=left)).rstrip("\n")
+
+    def _cell(self, row: dict, name: str) -> Cell:
+        """A column, or a column and an interval: ``auc [auc_sites]`` is 70.5 [68.0, 73.0]."""
+        name, brackets, ends = name.partition(" [")
+        text = _printed(row, self._column(name))
+        if not brackets or text in (NONE, NOT_RUN):
+            return Cell(text)
+        found = self._ends(row, ends.removesuffix("]"))
+        return Cell(text, "" if NONE in found else found)
+
+    def _ends(self, row: dict, name: str) -> str:
+        # Tables whose rows are numbers call the ends of the only interval low and high.
+        ends = ("low", "high") if name == "ours" else (f"{name}_low", f"{name}_high")
+        low, high = (_printed(row, self._column(end)) for end in ends)
+        return f"[{low}, {high}]"
 
     def _column(self, name: str) -> str:
         """A column of the table; for scores ``auc`` is short for ``auc_mean``."""
@@ -157,16 +187,19 @@ def _printed(row: dict, column: str, signed: bool | None = None) -> str:
         return text or (NOT_RUN if row.get("status") == NOT_RUN else NONE)
     if column in P_VALUES:
         return p_text(value)
-    if row.get("unit") == "%":
+    if row.get("unit") in ("%", "points"):
         text = f"{value:.1f}"
     elif SHARES.fullmatch(column) and "unit" not in row:
         text = percent(value)
     elif column == "seconds":
         return duration(value)
+    elif column in FRAMES:
+        text = f"{value:.2f}"
     else:
         digits = 4 if abs(value) >= 100 else 3
         text = f"{value:,.0f}" if value == round(value) else f"{value:.{digits}g}"
-    signed = bool(SIGNED.fullmatch(column)) if signed is None else signed
+    if signed is None:
+        signed = bool(SIGNED.fullmatch(column)) or row.get("unit") == "points"
     sign = float(text.replace(",", ""))
     plus = "+" if signed and sign > 0 else ""
     return plus + text.replace("-", "−" if sign else "")

@@ -24,7 +24,7 @@ FORMS = {
     "rank": ("TABLE, ROW, COLUMN", 3, 3),
     "highest": ("TABLE, COLUMN", 2, 2),
     "count": ("TABLE", 1, 1),
-    "rows": ("TABLE, COLUMN, …", 2, 99),
+    "rows": ("TABLE, COLUMN, … [, sorted_by=COLUMN]", 2, 99),
     "experiment": ("EXPERIMENT", 1, 1),
 }
 CHOOSE_NO_ROWS = ("table", "figure", "experiment")
@@ -48,7 +48,8 @@ class Template(NamedTuple):
     """A template and the names that it may use; ``shown`` is what messages call it.
 
     Optional sections stay if their experiment is one of ``experiments``; ``others`` are those that
-    a section may name besides, any if None.
+    a section may name besides, any if None. ``waiting`` are tables and figures of runs that were
+    not made: what is asked of them is not run.
     """
 
     path: Path
@@ -57,13 +58,16 @@ class Template(NamedTuple):
     figures: Collection[str]
     experiments: Collection[str]
     others: Collection[str] | None = None
+    waiting: Collection[str] = ()
 
     def needs(self) -> dict[str, list[str]]:
-        """Names of the tables and figures that the template uses."""
-        found: dict[str, dict] = {"tables": {}, "figures": {}}
+        """Names of the tables and figures that the template uses, and of those not made."""
+        found: dict[str, dict] = {"tables": {}, "figures": {}, "waiting": {}}
 
         def note(call: Call) -> str:
-            found["figures" if call.kind == "figure" else "tables"][call.names[0]] = None
+            kind = "figures" if call.kind == "figure" else "tables"
+            made = call.names[0] in getattr(self, kind)
+            found[kind if made else "waiting"][call.names[0]] = None
             return ""
 
         self.fill(note)
@@ -107,7 +111,7 @@ class Template(NamedTuple):
                 raise call.error(f"names no experiment{nearest(name, known)}")
             return name in self.experiments
         what, made = ("figure", self.figures) if kind == "figure" else ("table", self.tables)
-        if name not in made:
+        if name not in made and name not in self.waiting:
             problem = f"names the {what} {name!r}, which this configuration does not make"
             raise call.error(problem + nearest(name, made))
         return make(call)

@@ -7,6 +7,7 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from brio_core.evaluation.scores import score_folds, usable
+from brio_core.evaluation.site_statistics import ranks_over_sites
 from brio_core.reporting import results
 from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.catalogue import Given, output
@@ -24,24 +25,27 @@ from brio_core.reporting.table import (
 
 # Columns of the summaries that a row repeats, by its own names.
 COPIED = {
+    "seeds": "seeds",
     "mean": "{}_mean", "mean_low": "{}_sites_low", "mean_high": "{}_sites_high", "sd": "{}_sd",
     "new_low": "auc_new_low", "new_high": "auc_new_high",
     "sd_sampling": "auc_sd_sampling", "sd_sampling_low": "auc_sd_sampling_low",
     "sd_sampling_high": "auc_sd_sampling_high", "pooled": "pooled_auc",
     "pooled_low": "pooled_auc_low", "pooled_high": "pooled_auc_high",
 }  # fmt: skip
+RANKS = ["rank", "rank_low", "rank_high"]
 EXPLANATION = (
     "AUC in %: mean over held-out sites with Student's 95 % interval, in which sites, subjects and "
     "seeds vary. New site: where the AUC of a site that is not among these is to be expected "
     "(95 %, sampling error taken out). Pooled: all test subjects together (DeLong); it mixes the "
-    "scores of several models. Better, worse: number of sites above and below the reference."
+    "scores of several models. Rank: by mean AUC, with the 95 % interval of ranks when sites are "
+    "drawn again. Better, worse: number of sites above and below the reference."
 )
 SEEN = (
     " For sites seen in training, test folds take the place of sites; they share training "
     "subjects, so their p is too small."
 )
 COMPARISON_COLUMNS = (
-    "Method", "AUC", "New site", "Pooled AUC", "Difference", *HEADS, "Better, worse", "SD",
+    "Method", "AUC", "Rank", "New site", "Pooled AUC", "Difference", *HEADS, "Better, worse", "SD",
     "SD by sampling",
 )  # fmt: skip
 
@@ -67,6 +71,7 @@ def comparison_table(given: Given) -> tuple[pd.DataFrame, Table]:
         compared(_scored(summaries, score), sites, given, score=score) for score in results.SCORES
     ]
     rows, (_, notes) = pd.concat([one for one, _ in found], ignore_index=True), found[0]
+    rows = rows.join(_ranks(rows, sites).astype("Int64"))
     shown = rows[rows["score"] == "auc"]
     has_seen = "id" in set(shown["protocol"])
     table = given.table(
@@ -89,6 +94,18 @@ def _scored(summaries: pd.DataFrame, score: str) -> pd.DataFrame:
     return rows
 
 
+def _ranks(rows: pd.DataFrame, sites: pd.DataFrame) -> pd.DataFrame:
+    """Ranks of the rows of a cohort, protocol and score, over the sites that all of them have."""
+    sites = sites[sites["auc"].notna()].drop_duplicates([*results.PLACE, "fold"])
+    parts = []
+    for place, own in rows.groupby(["cohort", "protocol", "score"], sort=False):
+        here = sites[(sites["cohort"] == place[0]) & (sites["protocol"] == place[1])]
+        scores = here.pivot(index="fold", columns="variant", values=place[2])[own["variant"]]
+        found = ranks_over_sites(scores.dropna().to_numpy(), place)
+        parts.append(pd.DataFrame(found, own.index).set_axis(RANKS, axis=1))
+    return pd.concat(parts)
+
+
 def _comparison_cells(own: pd.DataFrame) -> tuple[Cell, ...]:
     row = own.iloc[0]
 
@@ -98,6 +115,7 @@ def _comparison_cells(own: pd.DataFrame) -> tuple[Cell, ...]:
     tested = not pd.isna(row["difference"])
     return (
         interval("mean"),
+        Cell(f"{row['rank']}", f"[{row['rank_low']}, {row['rank_high']}]"),
         Cell(f"{percent(row['new_low'])} to {percent(row['new_high'])}"),
         interval("pooled"),
         *difference_cells(row),

@@ -8,8 +8,15 @@ from brio_core.evaluation.intervals import deviation_over_sites
 from brio_core.evaluation.scores import Estimate
 from brio_core.reporting.catalogue import REFERENCE, Given, output
 from brio_core.reporting.cohorts import block_lengths, read_block_lengths, read_cohorts
-from brio_core.reporting.results import PLACE, REIMPLEMENTED, cohort_title, ordered, read_variants
-from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, plural
+from brio_core.reporting.results import (
+    PLACE,
+    REIMPLEMENTED,
+    SCORES,
+    cohort_title,
+    ordered,
+    read_variants,
+)
+from brio_core.reporting.table import NONE, NOT_RUN, Cell, Row, Table, heading, number, plural
 from brio_core.reporting.tables.paper import paper_numbers
 
 TITLES = {
@@ -70,6 +77,9 @@ def compare(given: Given) -> pd.DataFrame:
     found = pd.DataFrame([ours(number) for _, number in table.iterrows()], dtype=float)
     table["ours"], table["difference"] = found["value"], found["value"] - table["paper"]
     table["low"], table["high"] = found["low"], found["high"]
+    # Two runs on the same sites differ by their seeds, so seeds are the yardstick.
+    table["sd_seeds"] = [100 * _seeds(index, number) for _, number in table.iterrows()]
+    table["seed_deviations"] = table["difference"] / table["sd_seeds"]
     inside = table["paper"].between(table["low"], table["high"])
     table["contains"] = inside.map({True: "yes", False: "no"}).where(found.notna().all(axis=1), "")
     table["status"] = found["value"].isna().map({True: NOT_RUN, False: "run"})
@@ -89,6 +99,13 @@ def _score(row: pd.Series, quantity: str) -> Estimate:
     if what == "sd":
         found = deviation_over_sites(row[quantity], int(row["folds"]))
     return Estimate(*(100 * float(number) for number in found))
+
+
+def _seeds(index: pd.DataFrame, number: pd.Series) -> float:
+    """The deviation over seeds of a mean score; other numbers have none."""
+    key, (score, _, what) = tuple(number[name] for name in PLACE), number["quantity"].partition("_")
+    known = key in index.index and score in SCORES and what == "mean"
+    return index.loc[key, f"{score}_sd_seeds"] if known else math.nan
 
 
 def _block_length(folds: pd.DataFrame | None, quantity: str, variant: str) -> Estimate:
@@ -118,7 +135,7 @@ def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Tabl
         shown = part if every_number else part[part["status"] == "run"]
         lines += [Row(_cells(row)) for _, row in shown.iterrows()]
     return given.table(
-        ("Method", "Number", "Paper", "Ours", "Difference", "Paper inside?"),
+        ("Method", "Number", "Paper", "Ours", "Difference", "In seed SDs", "Paper inside?"),
         lines,
         "AUC and ACC in %; ours with the 95 % interval over sites (folds where "
         "sites were seen in training). Block length: median and range over folds. Counts are "
@@ -126,7 +143,8 @@ def compared_table(rows: pd.DataFrame, given: Given, every_number: bool) -> Tabl
         "interval, because the paper names no hardware; ours are of all folds at once, the paper's "
         "of one. Methods that are reimplemented here can neither agree nor disagree.",
         "The paper presumably tests the same sites. Two runs then differ by less than the interval "
-        "over sites, so a number inside it is no proof of agreement.",
+        "over sites, so a number inside it is no proof of agreement. In seed SDs: the difference "
+        "over the standard deviation of our single trainings.",
         *_too_small(rows),
         more_caption=f"In the paper: {_counts(rows)}.",
         left=(0, 1),
@@ -165,7 +183,7 @@ def _cells(row: pd.Series) -> tuple[Cell, ...]:
     what = NAMES.get(row["quantity"], row["quantity"].replace("_", " "))
     head = (Cell(row["method"] or NONE), Cell(what), Cell(f"{row['paper']:g}"))
     if row["status"] == NOT_RUN:
-        return *head, *[Cell(NOT_RUN)] * 3
+        return *head, *[Cell(NOT_RUN)] * 4
     form = ".2f" if row["unit"] == "%" or row["quantity"].startswith("time_points") else ".4g"
     exact = math.isnan(row["low"]) or row["low"] == row["high"]
     span = "" if exact else f"[{row['low']:{form}}, {row['high']:{form}}]"
@@ -174,5 +192,6 @@ def _cells(row: pd.Series) -> tuple[Cell, ...]:
         *head,
         Cell(f"{row['ours']:{form}}", span),
         Cell(f"{row['difference']:+{form}}"),
+        Cell(number(row["seed_deviations"], "+.1f")),
         Cell(row["contains"] or NONE, bold=outside),
     )
