@@ -117,7 +117,10 @@ def filled(tmp_path, sources):
         ('value("main-loso", "brio", "auc [auc_sites]")', "70.5 [68.0, 73.0]"),
         ('value("main-loso", "core", "auc [auc_sites]")', "not run"),
         ('value("paper_vs_ours", "brio", "ours [ours]", unit="s")', "0.0512"),
-        ('highest("main-loso", "auc [auc_sites]", group="Ours")', "BRIO w/o RS (70.5 [66.0, 72.0])"),
+        (
+            'highest("main-loso", "auc [auc_sites]", group="Ours")',
+            "BRIO w/o RS (70.5 [66.0, 72.0])",
+        ),
         ('value("presets", "gcn", "auc")', "not run"),
         ('rows("presets", "label")', "*presets: not run.*"),
         ('figure("training")', "*training: not run.*"),
