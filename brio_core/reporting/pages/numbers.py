@@ -15,10 +15,10 @@ from brio_core.system.files import read_json
 # Columns that hold shares, which are printed in percent, and those of them that print their sign.
 SHARES = re.compile(
     r"(auc|acc|pooled|validation|crossed|change|sensitivity|specificity|balanced_accuracy)(_.*)?"
-    r"|(mean|sd|difference)(_low|_high)?|sd_sampling.*|female|recognised"
+    r"|(mean|sd|difference|new)(_low|_high)?|sd_sampling.*|female|recognised"
 )
 SIGNED = re.compile(
-    r"((auc|validation|crossed)_)?difference|change_(mean|from_\d+)|seed_deviations"
+    r"((auc|validation|crossed)_)?difference|change(_(mean|from_\d+))?|seed_deviations"
 )
 P_VALUES = ("p", "p_holm")
 # The paper prints these with two decimals, by which cohorts can be told apart.
@@ -132,7 +132,7 @@ class Numbers:
     def _ends(self, row: dict, name: str) -> str:
         # Tables whose rows are numbers call the ends of the only interval low and high.
         ends = ("low", "high") if name == "ours" else (f"{name}_low", f"{name}_high")
-        low, high = (_printed(row, self._column(end)) for end in ends)
+        low, high = (_printed(row, self._column(end), signed=False) for end in ends)
         return f"[{low}, {high}]"
 
     def _column(self, name: str) -> str:

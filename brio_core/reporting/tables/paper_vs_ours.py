@@ -86,7 +86,8 @@ def compare(given: Given) -> pd.DataFrame:
     keys = pd.MultiIndex.from_frame(table[PLACE])
     # Ours of these is another method, and can neither agree nor disagree.
     labels = pd.Series(index["label"].reindex(keys).to_numpy()).fillna("")
-    table.loc[labels.str.endswith(REIMPLEMENTED), "contains"] = ""
+    others = labels.str.endswith(REIMPLEMENTED)
+    table.loc[others, "contains"], table.loc[others, "seed_deviations"] = "", math.nan
     for end in ("low", "high"):
         sampling = 100 * index[f"{SAMPLING}_{end}"].reindex(keys).to_numpy()
         table[f"sampling_{end}"] = pd.Series(sampling).where(table["quantity"] == "auc_sd")
