@@ -232,7 +232,7 @@ def test_what_is_no_template_is_named_with_its_line(filled, text, problem):
 
 def test_the_program_writes_pages_with_their_figures(tmp_path, sources, run_script):
     page, out = tmp_path / "page.md", tmp_path / "documents"
-    page.write_text(f"{AUC}\n\n{FIGURE}\n")
+    page.write_text(f'{AUC}\n\n{FIGURE}\n\n{{{{ table("main-loso") }}}}\n\n{P}\n')
     tables = [path.rename(tmp_path / path.name) for path in sources.tables.values()]
     words = ("--templates", page, "--tables", *tables, "--figures",
              sources.figures["main-loso"], "--experiments", "main", "--command", "snakemake x",
@@ -244,7 +244,9 @@ def test_the_program_writes_pages_with_their_figures(tmp_path, sources, run_scri
     for file in (sources.figures["main-loso"], *(tmp_path.glob("main-loso.*"))):
         if file.suffix in (".png", ".csv", ".json"):
             assert (out / "page" / file.name).read_bytes() == file.read_bytes()
-    assert not (out / "page/comparison.csv").exists(), "which the page does not use"
+    assert (out / "page/comparison.csv").exists()
+    assert not (out / "page/comparison.json").exists(), "which the page does not print"
+    assert not (out / "page/paper_vs_ours.csv").exists(), "which the page does not use"
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert run_script("document", *words).returncode == 0
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

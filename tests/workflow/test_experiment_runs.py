@@ -79,12 +79,13 @@ def test_the_run_of_the_document_on_abide():
     assert {run.cohort for run in scans} == {"abide-cc200", "abide-cc200-all"}
     assert {run.seed for run in scans} == {0} and len(scans) == 8
     files = document_files(resolved)
-    assert "results/tables/kinds.csv" in files["tables"]
-    assert "results/tables/kinds.json" in files["printed"]
+    assert {"results/tables/kinds.csv", "results/tables/main-id.csv"} <= {*files["tables"]}
+    assert "results/tables/main-id.json" in files["printed"]
+    assert "results/tables/kinds.json" not in files["printed"], "which shows some columns"
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
     names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
-    left_out = {"sites", "regions", "datasets"}
+    left_out = {"sites", "regions", "datasets", "site-scores", "checkpoints"}
     left_out |= {name for name in names if name.endswith("-checkpoints")}
     assert tables - {*WHOLE_RUN} == {*names} - left_out
 

@@ -31,13 +31,13 @@ def document_files(configuration: Configuration) -> dict[str, list[str]]:
         if not output_of(configuration, "figures", name).shows_subjects
     ]
     known = (tables, figures, active, list(configuration.experiments), waiting(configuration))
-    found: dict[str, dict] = {"tables": {}, "figures": {}, "waiting": {}}
+    found: dict[str, dict] = {"tables": {}, "printed": {}, "figures": {}, "waiting": {}}
     for path in document_templates(configuration):
         for kind, names in Template(path, shown(path), *known).needs().items():
             found[kind] |= dict.fromkeys(names)
     return {
         "tables": configuration.paths.outputs("tables", found["tables"], "csv"),
-        "printed": configuration.paths.outputs("tables", found["tables"], "json"),
+        "printed": configuration.paths.outputs("tables", found["printed"], "json"),
         "figures": configuration.paths.outputs("figures", found["figures"], "png"),
     }
 

@@ -41,9 +41,8 @@ def fill(
     parsed = Template(own_or_shipped(path), template, *made, waiting=waiting)
     used = parsed.needs()
     files = {f"{name}.png": sources.figures[name] for name in used["figures"]}
-    tables = [sources.tables[name] for name in used["tables"]]
-    for suffix in (".csv", ".json"):
-        files |= {path.stem + suffix: path.with_suffix(suffix) for path in tables}
+    for kind, suffix in (("tables", ".csv"), ("printed", ".json")):
+        files |= {name + suffix: sources.tables[name].with_suffix(suffix) for name in used[kind]}
     head = f"<!-- Made by `{command}` from {path}: change that, not this page. -->"
     text = parsed.fill(lambda call: sources.text(call, path.stem))
     record = {"template": template, "experiments": list(experiments), "command": command}

@@ -61,13 +61,18 @@ class Template(NamedTuple):
     waiting: Collection[str] = ()
 
     def needs(self) -> dict[str, list[str]]:
-        """Names of the tables and figures that the template uses, and of those not made."""
-        found: dict[str, dict] = {"tables": {}, "figures": {}, "waiting": {}}
+        """Names of the tables and figures that the template uses, and of those not made.
+
+        ``printed`` are the tables that are shown as a whole.
+        """
+        found: dict[str, dict] = {"tables": {}, "printed": {}, "figures": {}, "waiting": {}}
 
         def note(call: Call) -> str:
             kind = "figures" if call.kind == "figure" else "tables"
             made = call.names[0] in getattr(self, kind)
             found[kind if made else "waiting"][call.names[0]] = None
+            if made and call.kind == "table":
+                found["printed"][call.names[0]] = None
             return ""
 
         self.fill(note)

@@ -235,7 +235,8 @@ def block_lengths_table(given: Given) -> tuple[pd.DataFrame, Table]:
             key = (*place, one["variant"])
             if key in index.index:
                 scores = [f"{s}_{what}" for s in results.SCORES for what in ("mean", "sd")]
-                row |= {"status": "run", **{name: index.loc[key, name] for name in scores}}
+                row |= {"status": "run"}
+                row |= {name: index.loc[key, name] for name in ("seeds", *scores)}
             rows.append(row)
     sites = results.read_sites(given.files["sites"])
     table, notes = compared(pd.DataFrame(rows), sites, given, name="the estimated length")
