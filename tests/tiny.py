@@ -54,12 +54,13 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.config = folder / "config" / "tiny.yaml"
         self.results = folder / "results"
 
     def words(self, *words: object) -> list[str]:
         """What stands behind ``snakemake``."""
         here = ["--snakefile", ROOT / "Snakefile", "--directory", self.folder]
-        config = ["--configfile", self.folder / "config" / "tiny.yaml"]
+        config = ["--configfile", self.config]
         return list(map(str, [*words, *here, *config]))
 
     def environment(self, **variables: str) -> dict[str, str]:
@@ -77,8 +78,7 @@ class Lab:
 
     def configure(self, **changes: object) -> None:
         """Write the configuration with some keys changed."""
-        path = self.folder / "config" / "tiny.yaml"
-        path.write_text(yaml.safe_dump({**CONFIG, **changes}))
+        self.config.write_text(yaml.safe_dump({**CONFIG, **changes}))
 
     def checksums(self) -> dict[str, str]:
         """Predictions, histories and tables, which must not depend on where or when they are made.

@@ -68,6 +68,7 @@ class Plan:
     config: dict
     jobs: Sequence[Job]
     files: dict[str, str]  # checksums of code and prepared files beside the plan
+    configfiles: Sequence[str]  # beside which files of a study are found
 
     def unfinished(self, root: Path) -> list[Job]:
         """Jobs without valid results below ``root``, with the runs whose models they need."""
@@ -99,7 +100,7 @@ class Plan:
 
 def read_plan(path: Path) -> Plan:
     """plan.json, or jobs.json as the workflow writes it."""
-    values = read_json(path, "results", "config", "jobs", "files")
+    values = read_json(path, "results", "config", "jobs", "files", "configfiles")
     try:
         return Plan(**values | {"jobs": [Job(**job) for job in values["jobs"]]})
     except TypeError as error:

@@ -138,7 +138,8 @@ def _record(plan: Plan, jobs: Sequence[Job], staging: Path) -> None:
     command = [sys.executable, "-m", "snakemake", *(f"{plan.results}/{name}" for name in names)]
     # What the results were made of is not touched, whatever Snakemake thinks of it.
     command += ["--touch", "--force", "--allowed-rules", "train", "diagnose", "--cores", "1"]
-    command += ["--snakefile", f"{ROOT}/Snakefile", "--configfile", str(config)]
+    command += ["--snakefile", f"{ROOT}/Snakefile"]
+    command += ["--configfile", *plan.configfiles, str(config)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BrioError(f"Snakemake cannot record results; take them again. {done.stderr[-900:]}")

@@ -212,7 +212,8 @@ def test_what_killed_imports_left_goes(places):
 
 
 def test_a_plan_of_something_else(places):
-    write_json(places / "x.json", {"results": "", "config": {}, "jobs": [{"x": 1}], "files": {}})
+    content = {"results": "", "config": {}, "jobs": [{"x": 1}], "files": {}, "configfiles": []}
+    write_json(places / "x.json", content)
     with pytest.raises(BrioError, match=r"x\.json is no plan"):
         read_plan(places / "x.json")
 

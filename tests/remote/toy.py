@@ -87,7 +87,7 @@ def make_home(folder: Path, jobs) -> Path:
 
 
 def write_jobs(results, jobs):
-    content = {"results": "results", "config": {}, "jobs": jobs, "files": {}}
+    content = {"results": "results", "config": {}, "jobs": jobs, "files": {}, "configfiles": []}
     write_json(results / "remote/jobs.json", content)
 
 

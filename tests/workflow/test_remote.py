@@ -87,6 +87,9 @@ def trained(lab, *words):
 @pytest.mark.slow
 def test_there_and_back(tmp_path):
     home, local = (make_diagnosed_lab(tmp_path / name) for name in ("home", "local"))
+    # At home it is a study: its files lie beside its configuration.
+    (home.folder / "config").rename(home.folder / "study")
+    home.config = home.folder / "study/tiny.yaml"
     done = local.snakemake("--cores", "2")
     assert done.returncode == 0, done.stdout
 

@@ -33,6 +33,7 @@ def write_jobs(workflow, configuration: Configuration) -> None:
     paths = configuration.paths
     jobs = [_job(workflow, *job, configuration) for job in planned_jobs(configuration)]
     content = {"results": paths.results, "config": configuration.config, "jobs": jobs, "files": {}}
+    content["configfiles"] = list(map(str, workflow.configfiles))
     write_json(f"{paths.remote}/jobs.json", content)
 
 
