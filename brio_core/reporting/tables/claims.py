@@ -114,7 +114,10 @@ class Evidence:
     def _diagnosed(self, source: str, measure: str) -> pd.DataFrame:
         one = self.diagnosed
         if source == "discordance":
-            by_fold = diagnostics.with_every_seed(one, diagnostics.compared(one)).groupby("fold")
+            networks = [REFERENCE, *(name for group in self.methods.values() for name in group)]
+            runs = diagnostics.compared(one)
+            of = runs["variant"].map(lambda variant: one.variants[variant]["method"])
+            by_fold = runs[of.isin(networks)].groupby("fold")
             return pd.DataFrame(
                 {"discordant": {key: discordance_rate(part) for key, part in by_fold}}
             )
@@ -199,7 +202,7 @@ def _decided(cohort: str, claims: pd.DataFrame, evidence: Evidence) -> list[dict
             ends = {"ours": "", "low": "_low", "high": "_high"}
             row |= {name: scale * shown[f"difference{end}"] for name, end in ends.items()}
             row |= {"sites": shown["sites_compared"], "comparisons": len(own)}
-            row["p_holm"] = max(one["p_holm"] for one in own)
+            row["p_holm"] = shown["p_holm"]
         rows.append(row)
     return rows
 
