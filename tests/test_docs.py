@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from brio_core.reporting.catalogue import catalogue
+from brio_core.reporting.pages.document import RECORD, fill_again
 from tests.programs import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,3 +104,21 @@ def test_the_reference_names_all_methods_and_outputs(site):
     outputs = (site / "reference" / "outputs.html").read_text(encoding="utf-8")
     for name in (*catalogue("tables"), *catalogue("figures")):
         assert f"<code>{name}</code>" in outputs
+
+
+FILLED = sorted(
+    record.parent.with_suffix(".md") for record in (ROOT / "docs/results").glob(f"*/{RECORD}")
+)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in FILLED])
+def test_pages_are_what_their_templates_and_tables_give(page):
+    assert page.read_text(encoding="utf-8") == fill_again(page).text, "run 'make pages'"
+
+
+def test_tables_beside_pages_hold_no_subjects():
+    assert FILLED
+    for page in FILLED:
+        for table in page.with_suffix("").glob("*.csv"):
+            columns = table.read_text(encoding="utf-8").partition("\n")[0].split(",")
+            assert not {"subject", "logit", "probability"} & set(columns), table

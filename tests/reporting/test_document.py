@@ -1,4 +1,4 @@
-"""Pages of prose with numbers, tables and figures, and those that are published."""
+"""Pages of prose with numbers, tables and figures."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from PIL import Image, PngImagePlugin
 
-from brio_core.reporting.pages.document import RECORD, fill_again
 from brio_core.reporting.pages.numbers import Sources
 from brio_core.reporting.pages.template import Template
 from brio_core.reporting.table import Cell, Row, Table
@@ -297,20 +296,3 @@ def test_a_mistake_leaves_nothing_half_written(tmp_path, sources, run_script):
     )  # fmt: skip
     assert result.returncode == 1 and not out.exists()
     assert result.stderr.startswith(f"error: {bad}, line 1: value('main-loso', 'brio', 'auk') ")
-
-
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
-PAGES = sorted(record.parent.with_suffix(".md") for record in RESULTS.glob(f"*/{RECORD}"))
-
-
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in PAGES])
-def test_pages_are_what_their_templates_and_tables_give(page):
-    assert page.read_text(encoding="utf-8") == fill_again(page).text, "run 'make pages'"
-
-
-def test_tables_beside_pages_hold_no_subjects():
-    assert PAGES
-    for page in PAGES:
-        for table in page.with_suffix("").glob("*.csv"):
-            columns = table.read_text(encoding="utf-8").partition("\n")[0].split(",")
-            assert not {"subject", "logit", "probability"} & set(columns), table

@@ -5,11 +5,9 @@ import json
 import pytest
 
 from tests.workflow.test_configuration import STUDY, configuration
-from workflow.planning.documents import document_files
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
 from workflow.planning.outputs import (
-    WHOLE_RUN,
     command_options,
     item,
     item_runs,
@@ -65,29 +63,6 @@ def test_a_method_without_chance_has_one_cell_for_all_experiments():
     runs = {run for name in ("main", "diagnostics") for run in experiment_runs(resolved, name)}
     assert {run.seed for run in runs if run.variant == "linear-correlation"} == {3}
     assert ("loso", "gcn", 4) in {run[1:4] for run in runs}
-
-
-def test_the_run_of_the_document_on_abide():
-    """Three seeds of all, five of BRIO, one where sites were seen in training; then its pages."""
-    resolved = configuration(f"{STUDY}/config")
-    runs = experiment_runs(resolved, "main")
-    unseen = [run for run in runs if run.protocol == "loso"]
-    assert len(unseen) == 16 * 3 + 5 + 6
-    assert len(runs) - len(unseen) == 17 + 6
-    scans = experiment_runs(resolved, "all-scans")
-    assert {run.cohort for run in runs} == {"abide-cc200"}, "the other is not named"
-    assert {run.cohort for run in scans} == {"abide-cc200", "abide-cc200-all"}
-    assert {run.seed for run in scans} == {0} and len(scans) == 8
-    files = document_files(resolved)
-    assert {"results/tables/kinds.csv", "results/tables/main-id.csv"} <= {*files["tables"]}
-    assert "results/tables/main-id.json" in files["printed"]
-    assert "results/tables/kinds.json" not in files["printed"], "which shows some columns"
-    assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
-    tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
-    names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
-    left_out = {"sites", "regions", "datasets", "site-scores", "checkpoints"}
-    left_out |= {name for name in names if name.endswith("-checkpoints")}
-    assert tables - {*WHOLE_RUN} == {*names} - left_out
 
 
 def test_sweeps_are_shortened_by_variants():

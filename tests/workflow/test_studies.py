@@ -3,8 +3,10 @@
 import pytest
 
 from tests.workflow.test_configuration import ROOT, STUDY, configuration
+from workflow.planning.documents import document_files
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
+from workflow.planning.outputs import WHOLE_RUN, output_names
 from workflow.planning.paths import Paths, Run
 from workflow.planning.runs import experiment_runs
 from workflow.planning.schema import KEYS, TARGETS
@@ -161,3 +163,26 @@ def test_old_targets_are_told_where_they_are(project):
     for target in TARGETS.keys() - {"handover", "demo", "paper"}:
         configfile = TARGETS[target].removesuffix(".yaml").split()[-1]
         assert target in configuration(configfile).experiments
+
+
+def test_the_run_of_the_document_on_abide():
+    """Three seeds of all, five of BRIO, one where sites were seen in training; then its pages."""
+    resolved = configuration(f"{STUDY}/config")
+    runs = experiment_runs(resolved, "main")
+    unseen = [run for run in runs if run.protocol == "loso"]
+    assert len(unseen) == 16 * 3 + 5 + 6
+    assert len(runs) - len(unseen) == 17 + 6
+    scans = experiment_runs(resolved, "all-scans")
+    assert {run.cohort for run in runs} == {"abide-cc200"}, "the other is not named"
+    assert {run.cohort for run in scans} == {"abide-cc200", "abide-cc200-all"}
+    assert {run.seed for run in scans} == {0} and len(scans) == 8
+    files = document_files(resolved)
+    assert {"results/tables/kinds.csv", "results/tables/main-id.csv"} <= {*files["tables"]}
+    assert "results/tables/main-id.json" in files["printed"]
+    assert "results/tables/kinds.json" not in files["printed"], "which shows some columns"
+    assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
+    tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
+    names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
+    left_out = {"sites", "regions", "datasets", "site-scores", "checkpoints"}
+    left_out |= {name for name in names if name.endswith("-checkpoints")}
+    assert tables - {*WHOLE_RUN} == {*names} - left_out
