@@ -3,7 +3,7 @@
 Forward, a program makes some edges of one graph. Backward, a program takes some units of one graph
 and goes through the edges of some nodes at a time. It sums what every node gets by a product with
 ones and zeros, so nothing is added by atomics. Dropout is drawn again there: reading bits that the
-way forward had kept took 1.7 times as long on an H200.
+way forward had kept took 1.2 times as long on an H200, each with its best tile.
 """
 
 import torch
@@ -53,7 +53,7 @@ def _forward(
     weight += fold * d * D
     position = graph % batch * places + place
     total = tl.zeros((EDGES, WIDTH), tl.float32)
-    # Only the last places of a list are empty.
+    # Empty places are the last of both directions.
     if tl.max(flat, 0) > 0:
         for start in range(0, D, UNITS):
             unit = start + tl.arange(0, UNITS)

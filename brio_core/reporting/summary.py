@@ -31,6 +31,15 @@ class Variant(NamedTuple):
         """That of the first seed."""
         return self.metas[0]
 
+    def single(self) -> pd.DataFrame:
+        """Scores of every seed alone, as means over folds: what another seed would change."""
+        seeds = range(len(self.logits))
+        scores = [
+            score_folds(self.fold, self.label, self.logits[[one]], self.decisions[one : one + 1])
+            for one in seeds
+        ]
+        return pd.DataFrame([usable(each).mean(numeric_only=True) for each in scores])
+
 
 def by_variant(runs: list[results.Run]) -> list[Variant]:
     """The variants of runs, which must be of one cohort and protocol."""
@@ -86,14 +95,10 @@ def summarise(
         row |= {"rings": len({results.ring_of(meta) for meta in one.metas})}
         row |= {"folds": len(used), "left_out": len(scores) - len(used)}
         row |= {"subjects": len(label), "sites": one.sites}
-        # What another seed changes is a deviation of means over sites.
-        single = [
-            usable(score_folds(fold, label, one.logits[[seed]], one.decisions[seed : seed + 1]))
-            for seed in range(len(logits))
-        ]
+        seeds = one.single().std()
         for score in (*results.SCORES, results.AT_THRESHOLD):
             row |= _mean(score, used[score])
-            row[f"{score}_sd_seeds"] = pd.Series([each[score].mean() for each in single]).std()
+            row[f"{score}_sd_seeds"] = seeds[score]
         row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
         row |= _columns("auc_sd_sampling", _spread(one, used, words))
         row |= _columns("pooled_auc", intervals.auc_interval(label, logits))

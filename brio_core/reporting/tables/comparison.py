@@ -226,16 +226,15 @@ def ensembles_table(given: Given) -> tuple[pd.DataFrame, Table]:
     ]
     rows = []
     for one in (variant for group in groups for variant in by_variant(group)):
-        single = [usable(score_folds(one.fold, one.label, logits)) for logits in one.logits]
+        single = one.single()
         row = {**{key: one.meta[key] for key in results.IDENTITY}, "seeds": len(one.logits)}
         # Sure probabilities stay below one and above zero, so that their logits are finite.
         mean = np.clip(expit(one.logits).mean(0), LIMITS.tiny, 1 - LIMITS.epsneg)
         together = usable(score_folds(one.fold, one.label, logit(mean)))
         several = len(one.logits) > 1
         for score in results.SCORES:
-            means = [scores[score].mean() for scores in single]
-            row[f"{score}_single"] = float(np.mean(means))
-            row[f"{score}_single_sd"] = float(np.std(means, ddof=1)) if several else None
+            row[f"{score}_single"] = single[score].mean()
+            row[f"{score}_single_sd"] = single[score].std()
             row[f"{score}_together"] = together[score].mean() if several else None
         rows.append(row)
     table = results.in_paper_order(pd.DataFrame(rows))
