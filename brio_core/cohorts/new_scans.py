@@ -1,8 +1,14 @@
 """Scans that belong to no cohort: a folder of ROI series, a BIDS-derivatives tree, a series.h5."""
 
+import os
 import re
-from collections.abc import Iterable, Iterator
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +34,9 @@ COLUMNS = {
 # Names have other dots, too: ro.01.tsv and ro.02.tsv are two subjects.
 _ENDING = re.compile(f"({'|'.join(map(re.escape, SERIES_ENDINGS))})$", re.IGNORECASE)
 
+# Processes that read text, which threads of Python would do in turn; each is worth so many files.
+MOST_PROCESSES, FILES_EACH = 8, 20
+
 
 @dataclass(frozen=True)
 class NewScan:
@@ -39,10 +48,16 @@ class NewScan:
     problem: str = ""
 
 
-def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> list[NewScan]:
+def read_new_scans(
+    path: Path,
+    dataset: dict,
+    other: Iterable[Path] = (),
+    meanwhile: Callable[[], None] = lambda: None,
+) -> list[NewScan]:
     """All scans of a place, by subject; files in ``other`` are none.
 
     ``dataset`` is that of the bundle: images of a BIDS tree are read as its cohort's were.
+    ``meanwhile`` is called while other processes read, where there are files enough for them.
     """
     if not path.exists():
         raise BrioError(f"{path} does not exist; name a folder of ROI series or a series.h5")
@@ -51,9 +66,9 @@ def read_new_scans(path: Path, dataset: dict, other: Iterable[Path] = ()) -> lis
     if path.is_file():
         found = list(_stored(path))
     elif (path / "dataset_description.json").exists() or any(path.glob("sub-*/**/func")):
-        found = list(_bids(path, dataset))
+        found = list(_bids(path, dataset, meanwhile))
     else:
-        found = list(_folder(path, set(other)))
+        found = _each(_folder(path, set(other)), meanwhile)
     if not found:
         endings = " ".join(SERIES_ENDINGS)
         raise BrioError(f"{path} holds no ROI series; put one file per subject there ({endings})")
@@ -73,13 +88,13 @@ def _stored(path: Path) -> Iterator[NewScan]:
         yield NewScan(subject, Scan(values, len(values), constant, series.rois.names))
 
 
-def _folder(path: Path, other: set[Path]) -> Iterator[NewScan]:
+def _folder(path: Path, other: set[Path]) -> Iterator[tuple[str, Path]]:
     """One file per subject, which is called like the file without its ending."""
     skipped = {one.resolve() for one in other}
     for file in _series_files(path, "*"):
         subject = re.sub(_ENDING, "", file.name)
         if file.resolve() not in skipped and subject != "participants":
-            yield _read(subject, file)
+            yield subject, file
 
 
 def _series_files(path: Path, pattern: str) -> list[Path]:
@@ -88,14 +103,36 @@ def _series_files(path: Path, pattern: str) -> list[Path]:
     return [file for file in files if re.search(_ENDING, file.name) and file.is_file()]
 
 
-def _read(subject: str, file: Path) -> NewScan:
+def _each(named: Iterable[tuple[str, Path]], meanwhile: Callable[[], None]) -> list[NewScan]:
+    """The scans of files, in their order; many are read by several processes."""
+    named = list(named)
+    count = min(MOST_PROCESSES, os.cpu_count() or 1, len(named) // FILES_EACH)
+    # Elsewhere a process has to import everything again.
+    if count < 2 or sys.platform != "linux":
+        return [_read(one) for one in named]
+    # Ctrl-C is for this process alone; it ends the others.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(count, get_context("fork"), signal.signal, ignore) as pool:
+        found = pool.map(_read, named, chunksize=FILES_EACH // 4)
+        meanwhile()
+        try:
+            return list(found)
+        except BrokenProcessPool:
+            raise BrioError(
+                f"the system ended a process that read {named[0][1].parent}, perhaps for want of "
+                "memory; try fewer files at a time"
+            ) from None
+
+
+def _read(named: tuple[str, Path]) -> NewScan:
+    subject, file = named
     try:
         return NewScan(subject, series_scan(file))
     except Unusable as unusable:
         return NewScan(subject, None, problem=str(unusable))
 
 
-def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:
+def _bids(path: Path, dataset: dict, meanwhile: Callable[[], None]) -> Iterator[NewScan]:
     if dataset.get("source", {}).get("kind") == "bids":
         yield from _like_cohort(path, dataset)
         return
@@ -106,8 +143,7 @@ def _bids(path: Path, dataset: dict) -> Iterator[NewScan]:
             f"{path} is a BIDS tree without ROI series (*_timeseries.tsv), and the bundle was "
             "trained on ROI series; extract those of its atlas first"
         )
-    for file in files:
-        yield _read(file.name.partition("_")[0], file)
+    yield from _each(((file.name.partition("_")[0], file) for file in files), meanwhile)
 
 
 def _like_cohort(path: Path, dataset: dict) -> Iterator[NewScan]:

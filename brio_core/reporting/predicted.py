@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pandas as pd
-import torch
 
 from brio_core.cohorts.arrays import series_of
 from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
@@ -47,10 +45,17 @@ def predict(
 ) -> Predicted:
     """Read, check and predict all scans of a place."""
     about, place = bundle.about, choose_device(device, allow_cpu=False)
-    if place.type == "cuda":
-        # It takes a second or two to start, in which scans can be read.
-        Thread(target=torch.zeros, args=(1,), kwargs={"device": place}).start()
-    read = read_new_scans(scans, about["dataset"], [labels] if labels else [])
+
+    def warm_up() -> None:
+        """A GPU takes seconds to answer its first scans: they are noise, while others are read."""
+        if place.type == "cuda":
+            frames = max(bundle.module.min_frames, 64)
+            noise = np.random.default_rng(0).normal(size=(16, frames, len(about["rois"]["names"])))
+            made_up = series_of(list(noise), [str(row) for row in range(len(noise))])
+            known = np.zeros((len(noise), 3), np.float32)
+            list(answers(bundle.module, made_up, reestimates, about["block_length"], known, place))
+
+    read = read_new_scans(scans, about["dataset"], [labels] if labels else [], warm_up)
     subjects = [one.subject for one in read]
     people = People.unknown(len(read))
     if labels:

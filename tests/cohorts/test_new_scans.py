@@ -1,8 +1,13 @@
 """Scans of a new site: which row of a table is theirs, and which files are scans."""
 
+import os
+import signal
+import sys
+
 import numpy as np
 import pytest
 
+from brio_core.cohorts import new_scans
 from brio_core.cohorts.new_scans import read_new_scans, read_people
 from brio_core.system.errors import BrioError
 
@@ -63,3 +68,40 @@ def test_one_file_is_no_folder(tmp_path, name):
     with pytest.raises(BrioError, match="is one file; name its folder") as error:
         read_new_scans(tmp_path / name, {})
     assert "delete" not in str(error.value)
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """A folder with enough files for two processes; one of them is no series."""
+    monkeypatch.setattr(new_scans.os, "cpu_count", lambda: 2)
+    files = [tmp_path / f"{number:02}.csv" for number in range(2 * new_scans.FILES_EACH)]
+    for number, file in enumerate(files):
+        values = np.random.default_rng(number).normal(size=(9, 4))
+        np.savetxt(file, values, delimiter=",")
+    files[7].write_text("a,b\nc,d\n")
+    return tmp_path
+
+
+def test_processes_read_what_one_reads(many, monkeypatch):
+    busy = []
+    found = read_new_scans(many, {}, meanwhile=lambda: busy.append(True))
+    assert busy == [True] * (sys.platform == "linux")
+    monkeypatch.setattr(new_scans.os, "cpu_count", lambda: 1)
+    alone = read_new_scans(many, {})
+    assert [(one.subject, one.problem) for one in found] == [
+        (one.subject, one.problem) for one in alone
+    ]
+    assert [one.subject for one in found if one.scan is None] == ["07"]
+    for one, other in zip(found, alone):
+        if one.scan is not None:
+            np.testing.assert_array_equal(one.scan.series, other.scan.series)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="one process reads")
+def test_a_reader_that_the_system_ends_is_no_reason_to_wait(many, monkeypatch):
+    def ends(path):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(new_scans, "series_scan", ends)
+    with pytest.raises(BrioError, match="the system ended a process"):
+        read_new_scans(many, {})
