@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 from brio_core.cohorts.arrays import series_of
 from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
@@ -46,16 +47,11 @@ def predict(
     """Read, check and predict all scans of a place."""
     about, place = bundle.about, choose_device(device, allow_cpu=False)
 
-    def warm_up() -> None:
-        """A GPU takes seconds to answer its first scans: they are noise, while others are read."""
+    def meanwhile() -> None:
         if place.type == "cuda":
-            frames = max(bundle.module.min_frames, 64)
-            noise = np.random.default_rng(0).normal(size=(16, frames, len(about["rois"]["names"])))
-            made_up = series_of(list(noise), [str(row) for row in range(len(noise))])
-            known = np.zeros((len(noise), 3), np.float32)
-            list(answers(bundle.module, made_up, reestimates, about["block_length"], known, place))
+            warm_up(bundle, reestimates, place)
 
-    read = read_new_scans(scans, about["dataset"], [labels] if labels else [], warm_up)
+    read = read_new_scans(scans, about["dataset"], [labels] if labels else [], meanwhile)
     subjects = [one.subject for one in read]
     people = People.unknown(len(read))
     if labels:
@@ -102,6 +98,18 @@ def predict(
         validated = auc_interval(people.label[usable][scored], logits[scored])
     far = float(training.from_sites((mean / len(usable))[None]).min())
     return Predicted(bundle, _typed(table), reestimates, validated, far)
+
+
+def warm_up(bundle: Bundle, reestimates: int, place: torch.device) -> None:
+    """Answer some noise: the first scans take a GPU seconds, in which others can be read."""
+    frames, names = max(bundle.module.min_frames, 64), bundle.about["rois"]["names"]
+    noise = np.random.default_rng(0).normal(size=(16, frames, len(names)))
+    series = series_of(list(noise), [str(row) for row in range(len(noise))])
+    people = np.zeros((len(noise), 3), np.float32)
+    for _ in answers(
+        bundle.module, series, reestimates, bundle.about["block_length"], people, place
+    ):
+        pass
 
 
 def _rows(bundle: Bundle, training: Training, logits, again, distances) -> list[dict]:

@@ -7,10 +7,12 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from brio_core.cohorts.stores import read_series
 from brio_core.evaluation.scores import auc
 from brio_core.reporting.new_site import predict_scans
+from brio_core.reporting.predicted import warm_up
 from brio_core.reporting.results import read_run
 from brio_core.system import sealed
 from brio_core.system.errors import BrioError
@@ -54,6 +56,11 @@ def test_a_left_out_site_gets_the_logits_of_its_fold(bundles, scans, tmp_path, c
             == (found["decision"] == 1)).all()  # fmt: skip
     page = (tmp_path / "out/index.html").read_text()
     assert "Not for clinical use" in page and "<svg" in page and str(found["subject"][0])
+
+
+def test_noise_warms_a_bundle_up(bundles):
+    folder = bundles[0]
+    warm_up(read_bundle(folder / "without.brio"), 2, torch.device("cpu"))
 
 
 def test_a_tree_of_images_is_read_like_the_cohort(bundles, demo_data, tmp_path):
