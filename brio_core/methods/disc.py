@@ -117,10 +117,12 @@ class EdgeNetwork(nn.Module):
         sides = (nodes @ weight.T for weight in first.weight.chunk(2, -1))
         sides = normed_sides(*sides, mask, self.norms[0])
         no_key = edges.pairs.new_zeros(())
-        hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key).flatten(0, 1)
+        hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key)
         present = edges.pairs.flatten() > 0
-        hidden = third(norm_relu(hidden, self.norms[1], present=present))
-        hidden = norm_relu(hidden, self.norms[2], present=present)
+        heard = norm_relu(hidden.flatten(0, 1), self.norms[1], present=present).view_as(hidden)
+        # One product per graph: of a million edges, a GPU is slow to sum the weight's gradient.
+        hidden = heard @ third.weight.T.expand(len(nodes), -1, -1)
+        hidden = norm_relu(hidden.flatten(0, 1), self.norms[2], present=present)
         return self.last(hidden).view(len(nodes), 2, -1)
 
 
