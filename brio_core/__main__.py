@@ -15,6 +15,8 @@ from brio_core.system.cli import run
 from brio_core.system.errors import BrioError
 from brio_core.system.files import IN_CLONE, ROOT, make_planning_importable, write_text
 
+# Its help and messages call it what the user did.
+SNAKEMAKE = "import sys; sys.argv[0] = 'brio run'; from snakemake.cli import main; main()"
 # A longer table would hide what is said after it.
 LONGEST_TABLE = 100
 
@@ -142,7 +144,7 @@ def run_workflow(words: list[str]) -> None:
     # Rules call `python`, which must be this one.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     # Without -P, files of the current folder could take the place of packages.
-    command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    command = [sys.executable, "-P", "-c", SNAKEMAKE, "--snakefile", str(ROOT / "Snakefile")]
     sys.stdout.flush()
     os.execve(sys.executable, [*command, *words], os.environ | {"PATH": path})
 

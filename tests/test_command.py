@@ -42,7 +42,9 @@ def test_run_becomes_snakemake_of_the_clone(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["brio", "run", "-n", "--configfile", "mine.yaml"])
     brio.main()
     ((program, words, environment),) = called
-    assert program == sys.executable and words[1:4] == ["-P", "-m", "snakemake"]
+    assert program == sys.executable and words[1:3] == ["-P", "-c"]
+    said = subprocess.run([*words[:4], "--help"], capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("usage: brio run ")
     assert words[4:] == [
         "--snakefile", str(ROOT / "Snakefile"), "-n", "--configfile", "mine.yaml",
     ]  # fmt: skip
