@@ -199,6 +199,18 @@ def test_other_files_are_refused(tmp_path, text):
         read_times(tmp_path / "x.md")
 
 
+def test_the_benchmark_prints_what_is_read(bundles, tmp_path):
+    folder, _, _, table = bundles
+    (tmp_path / "linear-logarithm").mkdir()
+    (tmp_path / "linear-logarithm/seed-0").symlink_to(folder / "run")
+    program = [sys.executable, ROOT / "benchmarks/methods.py", tmp_path]
+    run = {"capture_output": True, "text": True, "env": {"PYTHONPATH": str(ROOT)}}
+    (tmp_path / "times.md").write_text(subprocess.run(program, **run, check=True).stdout)
+    times = read_times(tmp_path / "times.md")
+    assert times.measured == Size(len(table), table["site"].nunique())
+    assert times.rows["start of a run"][0] > 0
+
+
 def test_the_page_of_the_paper_is_what_the_program_prints(tmp_path):
     """After a change of the configuration: see docs/cluster.md for the command."""
     configfile = "config/paper.yaml"
