@@ -159,16 +159,19 @@ def _spread(one: Variant, used: pd.DataFrame, words: tuple) -> Estimate:
 
 
 def _cost(metas: list[dict]) -> dict:
-    """Mean time per epoch over folds and seeds, the highest memory, size of the model, hardware."""
-    seconds = [fold.get("seconds_per_epoch") for meta in metas for fold in meta["folds"]]
-    seconds = [value for value in seconds if value is not None]
-    memory = [meta["peak_memory_bytes"] for meta in metas if meta.get("peak_memory_bytes")]
+    """Time of the fastest seed, the highest memory of all, size of the model, hardware.
+
+    Other seeds may have shared the machine with other work, or compiled kernels first.
+    """
     took = [meta["seconds"] for meta in metas if meta.get("seconds") is not None]
+    folds = [[fold.get("seconds_per_epoch") for fold in meta["folds"]] for meta in metas]
+    per_epoch = [float(np.mean(one)) for one in folds if one and None not in one]
+    memory = [meta["peak_memory_bytes"] for meta in metas if meta.get("peak_memory_bytes")]
     return {
         "epochs": metas[0].get("hyperparameters", {}).get("epochs"),
-        "seconds": float(sum(took)) if took else None,
+        "seconds": min(took, default=None),
         "folds_together": metas[0].get("group_size"),
-        "seconds_per_epoch": float(np.mean(seconds)) if seconds else None,
+        "seconds_per_epoch": min(per_epoch, default=None),
         "peak_memory_gb": max(memory) / 1e9 if memory else None,
         "parameters": metas[0].get("parameters"),
         "device": "; ".join(dict.fromkeys(str(meta.get("device", "")) for meta in metas)),
