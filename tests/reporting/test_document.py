@@ -101,9 +101,9 @@ def filled(tmp_path, sources):
         ('value("paper_vs_ours", "brio", "difference", quantity="auc_mean")', "−2.2"),
         ('value("paper_vs_ours", "brio", "ours", quantity="seconds_per_epoch")', "0.0512"),
         ('value("paper_vs_ours", "brio", "contains", quantity="seconds_per_epoch")', "–"),
-        ('interval("main-loso", "brio", "auc_sites")', "[68.0, 73.0]"),
-        ('interval("comparison", "gcn", "difference", score="auc")', "[−15.0, 1.0]"),
-        ('interval("paper_vs_ours", "brio", "ours", quantity="auc_mean")', "[64.0, 73.2]"),
+        ('interval("main-loso", "brio", "auc_sites")', "[68.0,\u00a073.0]"),
+        ('interval("comparison", "gcn", "difference", score="auc")', "[−15.0,\u00a01.0]"),
+        ('interval("paper_vs_ours", "brio", "ours", quantity="auc_mean")', "[64.0,\u00a073.2]"),
         ('difference("main-loso", "brio", "gcn", "auc")', "+10.4"),
         ('difference("main-loso", "brio", "brio-wo-rs", "auc")', "0.0"),
         ('difference("main-loso", "brio", "core", "auc")', "not run"),
@@ -113,12 +113,12 @@ def filled(tmp_path, sources):
         ('highest("main-loso", "auc")', "Linear (tangent) (71.2)"),
         ('highest("main-loso", "auc", group="General GNNs")', "GCN (60.0)"),
         ('highest("main-loso", "auc", status="not run")', "not run"),
-        ('value("main-loso", "brio", "auc [auc_sites]")', "70.5 [68.0, 73.0]"),
+        ('value("main-loso", "brio", "auc [auc_sites]")', "70.5 [68.0,\u00a073.0]"),
         ('value("main-loso", "core", "auc [auc_sites]")', "not run"),
         ('value("paper_vs_ours", "brio", "ours [ours]", unit="s")', "0.0512"),
         (
             'highest("main-loso", "auc [auc_sites]", group="Ours")',
-            "BRIO w/o RS (70.5 [66.0, 72.0])",
+            "BRIO w/o RS (70.5 [66.0,\u00a072.0])",
         ),
         ('value("presets", "gcn", "auc")', "not run"),
         ('rows("presets", "label")', "*presets: not run.*"),
@@ -168,8 +168,8 @@ def test_rows_are_sorted_and_have_intervals(filled):
     columns = '"label", "auc [auc_sites]:AUC"'
     text = filled(f'{{{{ rows("main-loso", {columns}, group="Ours", sorted_by="parameters") }}}}')
     assert text.splitlines()[2:] == [
-        "| BRIO w/o RS | 70.5 [66.0, 72.0] |",
-        "| BRIO | 70.5 [68.0, 73.0] |",
+        "| BRIO w/o RS | 70.5 [66.0,\u00a072.0] |",
+        "| BRIO | 70.5 [68.0,\u00a073.0] |",
         "| CORE | not run |",
     ]
 

@@ -133,7 +133,8 @@ class Numbers:
         # Tables whose rows are numbers call the ends of the only interval low and high.
         ends = ("low", "high") if name == "ours" else (f"{name}_low", f"{name}_high")
         low, high = (_printed(row, self._column(end), signed=False) for end in ends)
-        return f"[{low}, {high}]"
+        # Without a break between its ends.
+        return f"[{low},\u00a0{high}]"
 
     def _column(self, name: str) -> str:
         """A column of the table; for scores ``auc`` is short for ``auc_mean``."""
