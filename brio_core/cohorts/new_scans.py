@@ -112,16 +112,19 @@ def _each(named: Iterable[tuple[str, Path]], meanwhile: Callable[[], None]) -> l
         return [_read(one) for one in named]
     # Ctrl-C is for this process alone; it ends the others.
     ignore = (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(count, get_context("fork"), signal.signal, ignore) as pool:
+    pool = ProcessPoolExecutor(count, get_context("fork"), signal.signal, ignore)
+    try:
         found = pool.map(_read, named, chunksize=FILES_EACH // 4)
         meanwhile()
-        try:
-            return list(found)
-        except BrokenProcessPool:
-            raise BrioError(
-                f"the system ended a process that read {named[0][1].parent}, perhaps for want of "
-                "memory; try fewer files at a time"
-            ) from None
+        return list(found)
+    except BrokenProcessPool:
+        raise BrioError(
+            f"the system ended a process that read {named[0][1].parent}, perhaps for want of "
+            "memory; try fewer files at a time"
+        ) from None
+    finally:
+        # Whoever stops does not wait for files that nobody has begun to read.
+        pool.shutdown(cancel_futures=True)
 
 
 def _read(named: tuple[str, Path]) -> NewScan:

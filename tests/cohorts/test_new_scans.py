@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -105,3 +106,18 @@ def test_a_reader_that_the_system_ends_is_no_reason_to_wait(many, monkeypatch):
     monkeypatch.setattr(new_scans, "series_scan", ends)
     with pytest.raises(BrioError, match="the system ended a process"):
         read_new_scans(many, {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="one process reads")
+def test_whoever_stops_does_not_wait_for_all_files(many, monkeypatch):
+    def slowly(path):
+        time.sleep(0.05)
+        path.with_suffix(".read").touch()
+
+    def stop():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(new_scans, "series_scan", slowly)
+    with pytest.raises(KeyboardInterrupt):
+        read_new_scans(many, {}, meanwhile=stop)
+    assert len(list(many.glob("*.read"))) <= new_scans.FILES_EACH
