@@ -112,10 +112,6 @@ def smooth_noise(generator: np.random.Generator, frames: int, rois: int) -> np.n
     return noise[3:] + noise[2:-1] + noise[1:-2] + noise[:-3]
 
 
-# Different scans of a made-up cohort.
-DIFFERENT = 2500
-
-
 @cache
 def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
     """Unequal sites and scan lengths, balanced labels; the LOSO split and its block lengths."""
@@ -126,9 +122,7 @@ def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
     site = np.repeat([f"site{index:02d}" for index in range(size.sites)], count)
     label = np.concatenate([np.arange(number) % 2 for number in count])
     frames = generator.integers(*size.frames, size=len(site), endpoint=True)
-    # Time does not depend on values: in large cohorts scans come again.
-    scans = [smooth_noise(generator, number, size.rois) for number in frames[:DIFFERENT]]
-    again = np.arange(len(site)) % len(scans)
+    scans = [smooth_noise(generator, number, size.rois) for number in frames]
     subjects = tuple(f"s{index:05d}" for index in range(len(site)))
     covariates = np.zeros((len(site), 3), np.float32)
     people = pd.DataFrame({"subject": subjects, "site": site, "label": label, "group": "n/a"})
@@ -137,8 +131,8 @@ def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
         "split_checksum": split["checksum"],
         "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
     }
-    series, fc = series_of([scans[row] for row in again], subjects), connectivity(scans)[again]
-    cohort = Cohort("made-up", subjects, site, fc, series, covariates)
+    series = series_of(scans, subjects)
+    cohort = Cohort("made-up", subjects, site, connectivity(scans), series, covariates)
     return cohort, split, lengths
 
 

@@ -1,12 +1,9 @@
 """Training all folds of an ABIDE-sized run at once: time and memory.
 
 python benchmarks/training.py --device cuda
-python benchmarks/training.py --device cuda --subjects 5000 10000 20000 --methods brio brainnettf
 
 A GPU trains both parcellations with all folds, and then shows how time and memory grow beside the
 paper's expression for them. A CPU has to do with four epochs of two folds.
-
-With --subjects, cohorts are so large and streamed from the host: scans, connectivity and graphs.
 """
 
 import gc
@@ -23,8 +20,6 @@ from brio_core.training.trainer import train
 
 PARSER = argument_parser(__doc__)
 PARSER.add_argument("--epochs", type=int, help="default: 200 on a GPU, 4 on a CPU")
-PARSER.add_argument("--subjects", type=int, nargs="+", help="sizes of cohorts to be streamed")
-PARSER.add_argument("--methods", nargs="+", default=["brio"], help="of --subjects")
 ARGUMENTS = PARSER.parse_args()
 # What takes seconds on a GPU takes hours on a CPU.
 GPU = ARGUMENTS.device.startswith("cuda")
@@ -33,11 +28,11 @@ FOLDS = None if GPU else 2
 
 
 def run(
-    size: Size, hyperparameters: dict, deterministic: bool, budget: int | None, method: str = "brio"
+    size: Size, hyperparameters: dict, deterministic: bool, budget: int | None
 ) -> tuple[float, float, float]:
     """Seconds of training the folds, milliseconds per epoch and fold, and peak gigabytes."""
     gc.collect()
-    problem = make_problem(method, size, hyperparameters, ARGUMENTS.device, budget)
+    problem = make_problem("brio", size, hyperparameters, ARGUMENTS.device, budget)
     problem.data.folds = problem.data.folds[:FOLDS]
     torch.use_deterministic_algorithms(deterministic)
     wait(ARGUMENTS.device)
@@ -101,24 +96,8 @@ def cases() -> list[tuple]:
     return found + [(name, size, base | own, True, kept) for name, size, own, kept in varied]
 
 
-def streamed() -> None:
-    """Two epochs of growing cohorts, with a refresh of BRIO's qualifications before each."""
-    begin("streamed", ARGUMENTS.device, f"; 200 ROIs, 20 sites, {FOLDS or 'all'} folds")
-    header = ("method", "subjects", "seconds per epoch", "ms per epoch and fold", "peak GB")
-    print(table(header, []), flush=True)
-    for method in ARGUMENTS.methods:
-        known = common_settings(method, epochs=2, first_epoch=1)
-        known |= {"warmup_epochs": 0} if "warmup_epochs" in known else {}
-        # The first size comes twice: what sets up kernels is not counted.
-        for place, subjects in enumerate((ARGUMENTS.subjects[0], *ARGUMENTS.subjects)):
-            seconds, pace, memory = run(Size(subjects=subjects), known, True, 0, method)
-            numbers = (f"{seconds / 2:.2f}", f"{pace:.1f}", f"{memory:.2f}")
-            if place:
-                print("|", " | ".join((method, f"{subjects:,}", *numbers)), "|", flush=True)
-
-
-def every_case() -> None:
-    """ABIDE's size, and one thing varied at a time."""
+def main() -> None:
+    torch.set_num_threads(ARGUMENTS.threads)
     begin("training", ARGUMENTS.device)
     header = (
         "what",
@@ -141,5 +120,4 @@ def every_case() -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(ARGUMENTS.threads)
-    (streamed if ARGUMENTS.subjects else every_case)()
+    main()
