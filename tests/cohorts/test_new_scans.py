@@ -111,7 +111,7 @@ def test_a_reader_that_the_system_ends_is_no_reason_to_wait(many, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="one process reads")
 def test_whoever_stops_does_not_wait_for_all_files(many, monkeypatch):
     def slowly(path):
-        time.sleep(0.05)
+        time.sleep(0.1)
         path.with_suffix(".read").touch()
 
     def stop():
@@ -120,4 +120,5 @@ def test_whoever_stops_does_not_wait_for_all_files(many, monkeypatch):
     monkeypatch.setattr(new_scans, "series_scan", slowly)
     with pytest.raises(KeyboardInterrupt):
         read_new_scans(many, {}, meanwhile=stop)
-    assert len(list(many.glob("*.read"))) <= new_scans.FILES_EACH
+    # Those that processes have begun, or have been handed, are read; the others are not.
+    assert len(list(many.glob("*.read"))) < 2 * new_scans.FILES_EACH
