@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy.signal import lfilter
 from synthetic import settings_of
 
+from brio_core import SiteClassifier
 from brio_core.methods.deci import Deci
 from brio_core.methods.interface import Batch
 from brio_core.methods.training_scans import TrainView
@@ -113,3 +115,18 @@ def test_evaluation_takes_the_middle_and_training_moves_about():
 def test_the_length_comes_from_training_scans(rule, length):
     settings = settings_of("deci", scan_length=rule)
     assert Deci.scan_length(settings, np.array([60, 80, 101, 120])) == length
+
+
+def test_it_learns_what_a_region_alone_tells_about_an_unseen_site():
+    """Patients fluctuate more slowly. On ABIDE regions alone tell little, and it is at chance."""
+    draw = np.random.default_rng(0)
+    label, site = np.tile([0, 1], 60), np.repeat(np.arange(5), 24)
+    series = [
+        lfilter([1], [1, -0.2 - 0.6 * slow], draw.standard_normal((60 + 5 * at, ROIS)), axis=0)
+        for slow, at in zip(label, site)
+    ]
+    known = site < 4
+    model = SiteClassifier("deci", {"epochs": 60})
+    model.fit([series[i] for i in np.flatnonzero(known)], label[known], site[known])
+    new = np.flatnonzero(~known)
+    assert model.score([series[i] for i in new], label[new]) > 0.8
