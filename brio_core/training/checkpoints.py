@@ -14,13 +14,17 @@ from brio_core.training.results import write_tensors
 
 
 class Checkpoints:
-    """Files beside the results of a run, which are removed when these are written."""
+    """Files beside the results of a run, which are removed when these are written.
+
+    ``earlier`` are the seconds that earlier attempts spent on what was loaded.
+    """
 
     def __init__(self, folder: Path, fingerprint: str, seconds: float) -> None:
         self.folder = folder
         self._fingerprint = fingerprint
         self._seconds = seconds
-        self._last = time.monotonic()
+        self._last = self._begun = time.monotonic()
+        self._before = self.earlier = 0.0
 
     def _path(self, names: list[str]) -> Path:
         key = "\n".join([self._fingerprint, *names])
@@ -33,16 +37,22 @@ class Checkpoints:
         if not always and now - self._last < self._seconds:
             return
         self._last = now
-        write_tensors(self._path(names), {"fingerprint": self._fingerprint, **content})
+        spent = {"fingerprint": self._fingerprint, "seconds": self._before + now - self._begun}
+        write_tensors(self._path(names), {**content, **spent})
 
     def load(self, names: list[str], device: torch.device) -> dict | None:
         """What an earlier attempt at the very same run has left for these folds."""
+        self._begun, self._before = time.monotonic(), 0.0
         try:
             content = torch.load(self._path(names), map_location=device, weights_only=True)
         except Exception:
             # Absent, truncated or of another program: training anew is always right.
             return None
-        return content if content.get("fingerprint") == self._fingerprint else None
+        if content.get("fingerprint") != self._fingerprint:
+            return None
+        self._before = content.get("seconds", 0.0)
+        self.earlier += self._before
+        return content
 
     def remove(self) -> None:
         """Delete the folder of unfinished work."""

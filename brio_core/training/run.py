@@ -135,16 +135,20 @@ def _train(run: Run, machine: Machine, data: TrainingData, folder: Path, begun: 
     for note in notes:
         print(f"{run.params['label']}: {note}", file=sys.stderr)
 
+    kept: list[Checkpoints] = []
+
     def checkpoints(problem: Problem) -> Checkpoints:
         mark = fingerprint(problem, inputs, run.code)
-        return Checkpoints(folder, mark, machine.checkpoint_seconds)
+        kept.append(Checkpoints(folder, mark, machine.checkpoint_seconds))
+        return kept[-1]
 
     values = values_to_try(method, run.params)
     training_begun = time.perf_counter()
     results, tries = search(problem, values, checkpoints, machine.group_size)
     if device.type == "cuda":
         torch.cuda.synchronize()
-    training_seconds = time.perf_counter() - training_begun
+    earlier = sum(one.earlier for one in kept)
+    training_seconds = time.perf_counter() - training_begun + earlier
     try:
         logits, decisions = judged(problem, results)
     except BrioError as error:
@@ -170,7 +174,7 @@ def _train(run: Run, machine: Machine, data: TrainingData, folder: Path, begun: 
                 fold_records(problem, results, training_seconds, tries), decisions
             )
         ],
-        "seconds": round(time.perf_counter() - begun, 3),
+        "seconds": round(time.perf_counter() - begun + earlier, 3),
         "training_seconds": round(training_seconds, 3),
         "peak_memory_bytes": _peak_memory(device),
         "started": started.isoformat(timespec="seconds"),

@@ -121,6 +121,27 @@ def toy_run(tmp_path_factory):
     return folder, list(map(str, command))
 
 
+def test_time_of_earlier_attempts_counts(tmp_path, monkeypatch):
+    """Seconds up to the last checkpoint, not what was lost after it."""
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def attempt(names, seconds, *, saves=True):
+        nonlocal now
+        store = Checkpoints(tmp_path, "mine", 0)
+        store.load(names, torch.device("cpu"))
+        now += seconds
+        if saves:
+            store.save(names, {})
+        return store.earlier
+
+    assert attempt(["a"], 5) == 0
+    assert attempt(["a"], 7, saves=False) == 5
+    assert attempt(["a"], 2) == 5
+    assert attempt(["a"], 1) == 7
+    assert attempt(["b"], 1) == 0
+
+
 def start(command, out):
     return Forked([*command, "--out-dir", out], ROOT, dict(os.environ), os.devnull)
 
@@ -141,10 +162,15 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(toy_run):
             break
         kills += 1
         assert not (folder / "disturbed" / "meta.json").exists()
+        spent = max(
+            torch.load(path)["seconds"] for path in (folder / "disturbed/.unfinished").glob("*.pt")
+        )
         if kills == 3:
             assert start(command, folder / "disturbed").wait() == 0
             break
     assert kills > 0
+    meta = json.loads((folder / "disturbed" / "meta.json").read_text())
+    assert meta["seconds"] > meta["training_seconds"] > spent > 0
     for name in ("predictions.csv", "history.csv"):
         one, other = (folder / run / name for run in ("undisturbed", "disturbed"))
         assert one.read_bytes() == other.read_bytes()
