@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class Worker:
     def end(self) -> None:
         """Programs that are told to end clean up, and continue from their last checkpoint."""
         if self._child is not None:
-            # Between jobs a program ignores signals, but leaves when there is nothing to read.
+            # A program whose job is done ignores signals, but leaves when there is nothing to read.
             self._child.stdin.close()
             self._child.terminate()
             self._child.wait()
@@ -59,6 +60,8 @@ def serve() -> None:
         sys.argv = json.loads(line)
         run(importlib.import_module(sys.argv[0]).main)
         print("done", file=answers, flush=True)
+        # There is nothing to clean up until the next job listens, and it may import for seconds.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -224,3 +224,18 @@ def test_jobs_on_a_gpu_share_a_process_until_one_fails(machine, monkeypatch):
     assert work(folder) == ["runs/toy/loso/gcn-2/seed-0"]
     assert len(started) == 2
     assert len(list(folder.glob("results/runs/toy/loso/*/seed-0/meta.json"))) == 3
+
+
+def test_time_that_is_up_as_a_job_begins_ends_it(tmp_path):
+    """A process that has done a job before is importing the next one when it is told to end."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/quick.py").write_text("def main(): pass")
+    (tmp_path / "scripts/slow.py").write_text(
+        "import time; time.sleep(2)\ndef main(): time.sleep(60)"
+    )
+    one = worker.Worker(tmp_path)
+    assert one.do("quick", [], 60) == 0
+    begun = time.monotonic()
+    assert one.do("slow", [], 0.5) is None
+    one.end()
+    assert time.monotonic() - begun < 30
