@@ -1,4 +1,4 @@
-"""Who to set aside, shorter scans, and regions behind BRIO's factors."""
+"""Whom to set aside, shorter scans, and regions behind BRIO's factors."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ STYLES = {STABILITY: "-", PROBABILITY: plotting.DASHES}
 @output(
     files=["diagnostics"],
     page="diagnostics",
-    title="Who to set aside",
+    title="Whom to set aside",
     caption="Accuracy and AUC of those who are kept, when the least certain are set aside.",
 )
 def abstention_figure(given: Given) -> plotting.Drawing:

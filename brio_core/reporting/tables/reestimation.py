@@ -1,4 +1,4 @@
-"""Who to set aside, shorter scans, and regions behind BRIO's factors."""
+"""Whom to set aside, shorter scans, and regions behind BRIO's factors."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ DIFFERENCE = ("difference", "difference_low", "difference_high")
 @output(
     files=["diagnostics"],
     page="diagnostics",
-    title="Who to set aside",
+    title="Whom to set aside",
     caption="Accuracy and AUC of those who are kept, when the least certain are set aside.",
     options=["margin"],
 )
