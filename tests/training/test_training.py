@@ -20,7 +20,6 @@ from brio_core.system.files import write_json
 from brio_core.training import trainer as training
 from brio_core.training.adam import Adam
 from brio_core.training.batches import schedule, steps_per_epoch
-from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
 from tests.forked import Forked
 from tests.programs import run_program
@@ -84,17 +83,6 @@ def test_no_gpu_is_said_plainly(monkeypatch):
             choose_device(wanted, allow)
 
 
-def test_other_or_broken_checkpoints_are_ignored(tmp_path):
-    store = Checkpoints(tmp_path, "mine", 1e9)
-    store.save(["a"], {"epoch": 3}, always=True)
-    assert store.load(["a"], torch.device("cpu"))["epoch"] == 3
-    other = Checkpoints(tmp_path, "another code", 1e9)
-    assert other.load(["a"], torch.device("cpu")) is None
-    for path in tmp_path.glob("*.pt"):
-        path.write_bytes(path.read_bytes()[:100])
-    assert store.load(["a"], torch.device("cpu")) is None
-
-
 @pytest.fixture(scope="module")
 def toy_run(tmp_path_factory):
     """Files of a toy cohort, and the command line that trains BRIO on it."""
@@ -119,27 +107,6 @@ def toy_run(tmp_path_factory):
         "--checkpoint-seconds", "0",
     ]  # fmt: skip
     return folder, list(map(str, command))
-
-
-def test_time_of_earlier_attempts_counts(tmp_path, monkeypatch):
-    """Seconds up to the last checkpoint, not what was lost after it."""
-    now = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-
-    def attempt(names, seconds, *, saves=True):
-        nonlocal now
-        store = Checkpoints(tmp_path, "mine", 0)
-        store.load(names, torch.device("cpu"))
-        now += seconds
-        if saves:
-            store.save(names, {})
-        return store.earlier
-
-    assert attempt(["a"], 5) == 0
-    assert attempt(["a"], 7, saves=False) == 5
-    assert attempt(["a"], 2) == 5
-    assert attempt(["a"], 1) == 7
-    assert attempt(["b"], 1) == 0
 
 
 def start(command, out):
