@@ -91,7 +91,7 @@ bench: $(READY) ## time training, planning and their parts; writes docs/benchmar
 pages: $(READY) ## make docs/configuration.md from the schemas, docs/results from templates and tables
 	@$(IN_VENV) python scripts/manual.py
 	@$(IN_VENV) python scripts/picture.py docs/results/abide-cc200/main-loso.csv --out docs/images/abide.svg
-	@$(IN_VENV) python scripts/document.py --again $(patsubst %/page.json,%.md,$(wildcard docs/results/*/page.json))
+	@$(IN_VENV) python scripts/document.py --again $(dir $(wildcard docs/results/*/pages.json))
 
 docs: $(READY) ## build the documentation site in site/, which opens without a network
 	@$(IN_VENV) python scripts/site.py

@@ -9,10 +9,10 @@ from brio_core.system import cli
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--templates", nargs="+", type=Path, metavar="MD")
+    what.add_argument("--templates", nargs="+", metavar="MD")
     what.add_argument(
-        "--again", nargs="+", type=Path, metavar="MD",
-        help="pages to be filled in again from the tables and figures beside them",
+        "--again", nargs="+", type=Path, metavar="FOLDER",
+        help="folders of tables and figures whose pages are filled in again",
     )  # fmt: skip
     parser.add_argument(
         "--tables", nargs="*", default=[], metavar="CSV", help="each with its .json beside it"
@@ -32,20 +32,19 @@ def main() -> None:
     if arguments.templates and not arguments.out_dir:
         parser.error("--templates needs --out-dir")
 
-    from brio_core.reporting.pages.document import fill, fill_again, write_page
+    from brio_core.reporting.pages.document import fill, fill_again, write_pages
     from brio_core.reporting.pages.numbers import Sources
     from brio_core.system.files import write_text
 
     # All are filled in before one is written.
     if arguments.again:
-        pages = {path: fill_again(path) for path in arguments.again}
-        for path, page in pages.items():
-            write_text(path, page.text)
+        for texts in list(map(fill_again, arguments.again)):
+            for path, text in texts.items():
+                write_text(path, text)
         return
+    how = (arguments.experiments, arguments.command, arguments.waiting)
     sources = Sources(arguments.tables, arguments.figures)
-    how = (arguments.experiments, arguments.command, sources)
-    for page in [fill(str(path), *how, arguments.waiting) for path in arguments.templates]:
-        write_page(page, arguments.out_dir)
+    write_pages(fill(arguments.templates, *how, sources), arguments.out_dir)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Pages of prose with numbers, tables and figures."""
 
-import json
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +12,7 @@ from brio_core.reporting.pages.template import Template
 from brio_core.reporting.table import Cell, Row, Table
 from brio_core.reporting.writing import write_table
 from brio_core.system.errors import BrioError
+from brio_core.system.files import read_json, write_json
 
 EXPERIMENTS, OTHERS = ["main", "ablations"], ["presets"]
 AUC, FIGURE = 'AUC {{ value("main-loso", "brio", "auc") }}', '{{ figure("main-loso") }}'
@@ -229,61 +230,59 @@ def test_what_is_no_template_is_named_with_its_line(filled, text, problem):
     assert problem in str(error.value) and "\n" not in str(error.value)
 
 
-def test_the_program_writes_pages_with_their_figures(tmp_path, sources, run_script):
-    page, out = tmp_path / "page.md", tmp_path / "documents"
-    page.write_text(f'{AUC}\n\n{FIGURE}\n\n{{{{ table("main-loso") }}}}\n\n{P}\n')
-    tables = [path.rename(tmp_path / path.name) for path in sources.tables.values()]
-    words = ("--templates", page, "--tables", *tables, "--figures",
+def test_pages_of_a_call_share_a_folder(tmp_path, sources, run_script):
+    page, second, out = tmp_path / "page.md", tmp_path / "second.md", tmp_path / "documents"
+    page.write_text(f"{AUC}\n\n{FIGURE}\n\n{P}\n")
+    second.write_text(f'{FIGURE}\n\n{{{{ table("main-loso") }}}}\n')
+    words = ("--templates", page, second, "--tables", *sources.tables.values(), "--figures",
              sources.figures["main-loso"], "--experiments", "main", "--command", "snakemake x",
              "--out-dir", out)  # fmt: skip
     result = run_script("document", *words)
     assert result.returncode == 0, result.stderr
-    text = (out / "page.md").read_text()
+    text, other = ((out / name).read_text() for name in ("page.md", "second.md"))
     assert text.startswith("<!-- Made by `snakemake x` from ") and "\n\nAUC 70.5\n" in text
-    for file in (sources.figures["main-loso"], *(tmp_path.glob("main-loso.*"))):
-        if file.suffix in (".png", ".csv", ".json"):
-            assert (out / "page" / file.name).read_bytes() == file.read_bytes()
-    assert (out / "page/comparison.csv").exists()
-    assert not (out / "page/comparison.json").exists(), "which the page does not print"
-    assert not (out / "page/paper_vs_ours.csv").exists(), "which the page does not use"
+    assert "(page/main-loso.png)" in text and "(page/main-loso.png)" in other
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    # Only what a page uses, and JSON of the tables that one prints.
+    files = ["comparison.csv", *(f"main-loso.{end}" for end in ("csv", "json", "png"))]
+    names = {"page.md", "second.md", "page/pages.json", *(f"page/{name}" for name in files)}
+    assert set(before) == {out / name for name in names}
+    for name in files:
+        assert before[out / "page" / name] == (tmp_path / name).read_bytes()
     assert run_script("document", *words).returncode == 0
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
-def test_a_page_is_filled_in_again_from_what_lies_beside_it(tmp_path, sources, run_script):
-    template, out = tmp_path / "page.md", tmp_path / "documents"
+def test_pages_are_filled_in_again_from_what_lies_beside_them(tmp_path, sources, run_script):
+    template, other, out = tmp_path / "page.md", tmp_path / "other.md", tmp_path / "documents"
+    other.write_text(f"{AUC}\n")
     section = '{% if experiment("main") %}x{% endif %}{% if experiment("presets") %}y{% endif %}'
     template.write_text(f'{{{{ table("main-loso") }}}}\n\n{FIGURE}\n\n{section}\n\n{P}\n')
     tables, figures = sources.tables.values(), sources.figures.values()
-    run_script("document", "--templates", template, "--tables", *tables, "--figures", *figures,
-               "--experiments", "main", "--command", "snakemake x",
-               "--out-dir", out)  # fmt: skip
+    run_script("document", "--templates", template, other, "--tables", *tables, "--figures",
+               *figures, "--experiments", "main", "--command", "x", "--out-dir", out)  # fmt: skip
     for file in (*tables, *figures):
         file.unlink()
-    page = out / "page.md"
-    first = page.read_text()
+    folder, page = out / "page", out / "page.md"
+    again = partial(run_script, "document", "--again", folder)
+    first, second = page.read_text(), (out / "other.md").read_text()
     assert "[main-loso.csv](page/main-loso.csv)" in first
     page.write_text("edited by hand")
-    assert run_script("document", "--again", page).returncode == 0
-    assert page.read_text() == first
+    (out / "other.md").unlink()
+    assert again().returncode == 0
+    assert page.read_text() == first and (out / "other.md").read_text() == second
     template.write_text(f"p = {P}\n")
-    assert run_script("document", "--again", page).returncode == 0
+    assert again().returncode == 0
     assert page.read_text().endswith("\n\np = 0.040\n")
-    template.write_text('{{ table("presets") }}\n')
-    assert run_script("document", "--again", page).returncode == 1
-    page.with_suffix("").joinpath("page.json").write_text(
-        json.dumps(json.loads((out / "page/page.json").read_text()) | {"waiting": ["presets"]})
-    )
-    assert run_script("document", "--again", page).returncode == 0
-    assert page.read_text().endswith("\n\n*presets: not run.*\n")
-    (out / "page/page.json").unlink()
-    result = run_script("document", "--again", page)
-    assert result.returncode == 1
-    assert result.stderr == (
-        f"error: {page} has no tables in {out / 'page'} to be filled in from; make it with "
-        "'snakemake document'\n"
-    )
+    template.write_text("Changed.\n")
+    other.write_text('{{ table("presets") }}\n')
+    assert again().returncode == 1 and "Changed." not in page.read_text()
+    record = read_json(folder / "pages.json")
+    write_json(folder / "pages.json", record | {"waiting": ["presets"]})
+    assert again().returncode == 0
+    assert (out / "other.md").read_text().endswith("\n\n*presets: not run.*\n")
+    (folder / "pages.json").unlink()
+    assert again().stderr.startswith(f"error: {folder / 'pages.json'} does not exist; ")
 
 
 def test_a_mistake_leaves_nothing_half_written(tmp_path, sources, run_script):

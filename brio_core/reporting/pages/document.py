@@ -1,7 +1,7 @@
-"""Documents on disk, with what they were filled in from in a folder beside them.
+"""Documents on disk, with what they were filled in from in one folder beside them.
 
-Predictions of single subjects are not published, the tables made of them are. With these a page can
-be filled in again, and anybody can check that its numbers are those of the tables.
+Predictions of single subjects are not published, the tables made of them are. With these pages can
+be filled in again, and anybody can check that their numbers are those of the tables.
 """
 
 import shutil
@@ -11,67 +11,60 @@ from typing import NamedTuple
 
 from brio_core.reporting.pages.numbers import Sources
 from brio_core.reporting.pages.template import Template
-from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic, own_or_shipped, read_json, write_json, write_text
 
-RECORD = "page.json"
+RECORD = "pages.json"
 
 
-class Page(NamedTuple):
-    """A page that is filled in, how it was made, and its files by their names beside it."""
+class Pages(NamedTuple):
+    """The pages of a call by their names, how they were made, and the files of their folder."""
 
     record: dict
-    text: str
+    texts: dict[str, str]
     files: dict[str, Path]
 
 
 def fill(
-    template: str,
+    templates: Sequence[str],
     experiments: Sequence[str],
     command: str,
+    waiting: Sequence[str],
     sources: Sources,
-    waiting: Sequence[str] = (),
-) -> Page:
-    """Fill in a template; ``command`` is how the page says that it was made.
+) -> Pages:
+    """Fill in templates; ``command`` is how the pages say that they were made.
 
-    ``waiting`` are tables and figures without results, which the page calls not run.
+    ``waiting`` are tables and figures without results, which the pages call not run.
     """
-    path = Path(template)
-    made = (sources.tables, sources.figures, experiments)
-    parsed = Template(own_or_shipped(path), template, *made, waiting=waiting)
-    used = parsed.needs()
-    files = {f"{name}.png": sources.figures[name] for name in used["figures"]}
-    for kind, suffix in (("tables", ".csv"), ("printed", ".json")):
-        files |= {name + suffix: sources.tables[name].with_suffix(suffix) for name in used[kind]}
-    head = f"<!-- Made by `{command}` from {path}: change that, not this page. -->"
-    text = parsed.fill(lambda call: sources.text(call, path.stem))
-    record = {"template": template, "experiments": list(experiments), "command": command}
-    if waiting:
-        # Only these were asked for.
-        record["waiting"] = used["waiting"]
-    return Page(record, f"{head}\n\n{text}", files)
+    folder, made = Path(templates[0]).stem, (sources.tables, sources.figures, experiments)
+    texts, files, asked = {}, {}, {}
+    for path in map(Path, templates):
+        parsed = Template(own_or_shipped(path), str(path), *made, waiting=waiting)
+        used = parsed.needs()
+        files |= {f"{name}.png": sources.figures[name] for name in used["figures"]}
+        for kind, end in (("tables", ".csv"), ("printed", ".json")):
+            files |= {name + end: sources.tables[name].with_suffix(end) for name in used[kind]}
+        asked |= dict.fromkeys(used["waiting"])
+        head = f"<!-- Made by `{command}` from {path}: change that, not this page. -->"
+        texts[path.name] = f"{head}\n\n{parsed.fill(lambda call: sources.text(call, folder))}"
+    record = {"templates": templates, "experiments": experiments, "command": command}
+    return Pages(record | {"waiting": list(asked)}, texts, files)
 
 
-def write_page(page: Page, out_dir: Path) -> None:
-    """Write a page into ``out_dir``; a folder of its name gets what it was filled in from."""
-    name = Path(page.record["template"]).name
-    folder = out_dir / Path(name).stem
-    for place, file in page.files.items():
-        with atomic(folder / place) as temporary:
+def write_pages(pages: Pages, out_dir: Path) -> None:
+    """Write pages into ``out_dir``; a folder named after the first gets the files of all."""
+    folder = out_dir / Path(next(iter(pages.texts))).stem
+    for name, file in pages.files.items():
+        with atomic(folder / name) as temporary:
             shutil.copyfile(file, temporary)
-    write_json(folder / RECORD, page.record)
-    write_text(out_dir / name, page.text)
+    write_json(folder / RECORD, pages.record)
+    for name, text in pages.texts.items():
+        write_text(out_dir / name, text)
 
 
-def fill_again(path: Path) -> Page:
-    """The same for a page that was written before, from the files beside it."""
-    folder = path.with_suffix("")
-    if not (folder / RECORD).exists():
-        raise BrioError(
-            f"{path} has no tables in {folder} to be filled in from; make it with "
-            "'snakemake document'"
-        )
-    keys = ("template", "experiments", "command")
+def fill_again(folder: Path) -> dict[Path, str]:
+    """Pages that were written before and their texts now, from the folder of their files."""
+    keys = ("templates", "experiments", "command", "waiting")
     record = read_json(folder / RECORD, *keys)
-    sources = Sources(sorted(folder.glob("*.csv")), sorted(folder.glob("*.png")))
-    return fill(*(record[key] for key in keys), sources, record.get("waiting", ()))
+    sources = Sources(folder.glob("*.csv"), folder.glob("*.png"))
+    pages = fill(*(record[key] for key in keys), sources)
+    return {folder.resolve().parent / name: text for name, text in pages.texts.items()}
