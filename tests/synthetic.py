@@ -42,7 +42,6 @@ SMALL = {
     "reestimates": 3,
     "bootstraps": 4,
     "refresh_interval": 4,
-    "restart_after_warmup": False,
     "warmup_epochs": 2,
     "sinkhorn_iterations": 20,
 }

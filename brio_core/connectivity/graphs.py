@@ -1,7 +1,6 @@
 """Graphs made of connectivity: BRIO's fixed support and the baselines' own edges."""
 
 import math
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -45,14 +44,9 @@ def propagation_support(fc: Tensor, site: Tensor, density: float = 0.20) -> Tens
     -------
     bool (P, P)
     """
-    sites = (upper_triangle(fc[site == one]) for one in site.unique())
-    return support_of_edges(sites, fc.shape[-1], density)
-
-
-def support_of_edges(sites: Iterable[Tensor], n_rois: int, density: float) -> Tensor:
-    """The support S from the edges (N_e, P (P - 1) / 2) of one site after another."""
-    median = true_median(torch.stack([true_median(edges.abs(), 0) for edges in sites]), 0)
-    return symmetric_top(median[edge_places(n_rois, median.device)], density)
+    edges = (upper_triangle(fc[site == one]).abs() for one in site.unique())
+    median = true_median(torch.stack([true_median(one, 0) for one in edges]), 0)
+    return symmetric_top(median[edge_places(fc.shape[-1], median.device)], density)
 
 
 def upper_triangle(matrices: Tensor) -> Tensor:

@@ -17,16 +17,14 @@ DIFFERENCE = "validation_difference"
 TRAINING = ("seed", "ring")
 
 
-def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterator[dict]:
+def choices(folder: str | Path) -> Iterator[dict]:
     """What validation chose in every fold of a run.
 
     A method without epochs fits a path of penalties: it has a choice, but no course of training.
-    ``changes`` are other first epochs, by name, in percent of the epochs. ``cells`` has the
-    cross-selected AUC and its changes by part that validates; ``validated`` are all these parts.
+    ``parts`` has the cross-selected AUC by part that validates; ``validated`` are all these parts.
     """
     meta = results.read_meta(folder)
-    hyperparameters = meta.get("hyperparameters", {})
-    trained = "epochs" in hyperparameters
+    trained = "epochs" in meta.get("hyperparameters", {})
     words = {key: meta[key] for key in (*results.IDENTITY, "seed")} | {
         "ring": results.ring_of(meta)
     }
@@ -35,18 +33,10 @@ def choices(folder: str | Path, changes: dict[str, int] | None = None) -> Iterat
         auc, parts = fold["validation_auc"], cross_selected(curve, first or 1)
         found = parts.mean()
         row = words | {"fold": fold["name"]} | dict(zip(SHARES, (auc, found, auc - found)))
-        cells = {CROSSED: parts}
         if trained:
-            row |= {key: fold[key] for key in EPOCHS} | {"first_epoch": first}
+            row |= {key: fold[key] for key in EPOCHS}
             row["validation_last"] = curve["validation_auc"].iloc[-1]
-        # One that may stop early would have stopped elsewhere.
-        if trained and hyperparameters.get("patience") == 0:
-            for name, share in (changes or {}).items():
-                other = 1 + share * hyperparameters["epochs"] // 100
-                cells[name] = cross_selected(curve, other) - parts
-                row[name] = cells[name].mean()
-        names = _part_names(fold)
-        row["cells"] = {name: found.rename(names).to_dict() for name, found in cells.items()}
+        row["parts"] = parts.rename(_part_names(fold)).to_dict()
         row["validated"] = {one for group in fold.get("validation", ()) for one in group}
         yield row
 
@@ -82,34 +72,20 @@ def cross_selected(curve: pd.DataFrame, first_epoch: int) -> pd.Series:
     return pd.Series({name: sites.at[epoch, name] for name, epoch in chosen.items()})
 
 
-def cells_of(folds: pd.DataFrame, name: str) -> pd.DataFrame:
-    """One row per fold of :func:`choices` and part that validates it, with its ``value``."""
-    rows = [
-        {**row, "part": part, "value": value}
-        for row in folds.to_dict("records")
-        for part, value in row["cells"].get(name, {}).items()
-    ]
-    return pd.DataFrame(rows, columns=[*folds, "part", "value"])
-
-
-def mean_cells(cells: pd.DataFrame, keys: list[str], columns: list[str]) -> pd.DataFrame:
-    """Mean and standard error over folds and parts, by ``keys``.
-
-    Seeds are averaged first: folds are what another cohort would have others of.
-    """
-    means = cells.groupby([*keys, "fold", "part"], sort=False)["value"].mean().reset_index()
-    found = {key: mean_and_error(part) for key, part in means.groupby(keys, sort=False)}
-    index = pd.MultiIndex.from_tuples(found or [("",) * len(keys)], names=keys)
-    return pd.DataFrame([*found.values()] or [(math.nan,) * 2], index, columns, float)
-
-
 def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Cross-selected AUC of :func:`choices` against the reference, by :data:`results.PLACE`.
 
-    Of the same validation sites in the same folds, also where one of both has more of them.
+    Of the same validation sites in the same folds, also where one of both has more of them. With
+    the mean comes its standard error over folds and parts; seeds are averaged first, because folds
+    are what another cohort would have others of.
     """
     place = ["cohort", "protocol", "fold", "part", "ring"]
-    cells = cells_of(folds, CROSSED)
+    cells = [
+        {**row, "part": part, "value": value}
+        for row in folds.to_dict("records")
+        for part, value in row["parts"].items()
+    ]
+    cells = pd.DataFrame(cells, columns=[*folds, "part", "value"])
     is_reference = cells["variant"] == reference
     by_seed = cells[is_reference].set_index([*place, "seed"])["value"].rename("reference")
     others = cells[~is_reference]
@@ -123,9 +99,13 @@ def differences(folds: pd.DataFrame, reference: str) -> pd.DataFrame:
         ]
     )
     paired["value"] -= paired["reference"]
+    keys = [*results.PLACE, "fold", "part"]
+    means = paired.groupby(keys, sort=False)["value"].mean().reset_index()
+    found = {key: mean_and_error(one) for key, one in means.groupby(results.PLACE, sort=False)}
     compared = folds.loc[folds["variant"] != reference, results.PLACE].drop_duplicates()
-    found = mean_cells(paired, results.PLACE, [DIFFERENCE, f"{DIFFERENCE}_se"])
-    return found.reindex(pd.MultiIndex.from_frame(compared))
+    index = pd.MultiIndex.from_frame(compared)
+    rows = [found.get(key, (math.nan,) * 2) for key in index]
+    return pd.DataFrame(rows, index, [DIFFERENCE, f"{DIFFERENCE}_se"], float)
 
 
 def chosen_variants(folds: pd.DataFrame) -> tuple[str, dict[str, str]]:

@@ -1,7 +1,6 @@
 """BRIO's own promises: the factor model, anchoring, qualification, variants."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +10,7 @@ from torch.nn import functional
 
 from brio_core.connectivity.block_length import clipped_block_length
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
-from brio_core.connectivity.graphs import node_descriptor
 from brio_core.connectivity.reestimation import block_indices, refresh_keys, subject_keys
-from brio_core.methods.brio.method import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.system.errors import BrioError
 from brio_core.training.gradient import GradientFit
@@ -219,53 +216,3 @@ def test_permuting_subjects_changes_nothing_beyond_rounding():
 def test_bad_settings_are_named(overrides, words):
     with pytest.raises(BrioError, match=words):
         settings_of("brio", **overrides)
-
-
-def test_moments_are_forgotten_once_and_only_if_asked():
-    kept, fresh = (settings_of("brio", restart_after_warmup=one) for one in (False, True))
-    epochs = range(1, kept.epochs + 1)
-    assert not any(Brio.restarts(kept, epoch) for epoch in epochs)
-    restarts = [epoch for epoch in epochs if Brio.restarts(fresh, epoch)]
-    assert restarts == [fresh.warmup_epochs + 1]
-
-
-class TestStandardisedDescriptors:
-    def module(self, fc=None):
-        cohort, table = make_cohort()
-        cohort = cohort if fc is None else replace(cohort, fc=fc)
-        problem, _ = make_problem("brio", cohort, table, standardise_descriptors=True)
-        return problem, problem.module(problem.data.folds[0])
-
-    def test_training_subjects_have_mean_0_and_deviation_1_at_every_roi(self):
-        problem, module = self.module()
-        fold = problem.data.folds[0]
-        fc = torch.as_tensor(problem.data.cohort.fc)
-        found = module.features({"fc": fc})["descriptor"].double()
-        plain = node_descriptor(fc, module.support).double()
-        train = plain[fold.train]
-        deviation = train.std(0, correction=0)
-        expected = torch.where(deviation > 1e-12, (plain - train.mean(0)) / deviation, 0)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(
-            found[fold.train].mean(0), torch.zeros(10, 3).double(), atol=1e-5, rtol=0
-        )
-
-    def test_only_training_subjects_count(self):
-        problem, module = self.module()
-        fc = problem.data.cohort.fc.copy()
-        others = np.setdiff1d(np.arange(len(fc)), problem.data.folds[0].train)
-        fc[others] = 3 * fc[others] + 1
-        _, changed = self.module(fc)
-        assert torch.equal(module.descriptor_mean, changed.descriptor_mean)
-        assert torch.equal(module.descriptor_scale, changed.descriptor_scale)
-
-    def test_they_train_through_all_phases(self):
-        problem, _ = self.module()
-        fit = GradientFit(problem, problem.data.folds, BUDGET)
-        fit.run(lambda fit: None, "test")
-        usual = GradientFit(make_problem("brio")[0], problem.data.folds, BUDGET)
-        usual.run(lambda fit: None, "test")
-        weights = "encoder.enter.weight"
-        assert fit.stack.parameters[weights].isfinite().all()
-        assert not torch.equal(fit.stack.parameters[weights], usual.stack.parameters[weights])
-        assert "descriptor_mean" not in usual.stack.buffers

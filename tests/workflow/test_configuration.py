@@ -15,7 +15,7 @@ from workflow.planning.schema import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = "studies/abide-cc200"
-CONFIGS = ("config", "paper", "abide", f"{STUDY}/config", f"{STUDY}/open-settings")
+CONFIGS = ("config", "paper", "abide", f"{STUDY}/config")
 FIVE_LINES = """\
 cohort: mine
 source: {kind: series, folder: mine, pattern: 'series/{subject}.tsv'}

@@ -51,13 +51,6 @@ def test_the_document_on_abide_can_be_planned(project):
     assert ("train", "abide-cc200-all", "loso", "brio", "0") in jobs
 
 
-def test_the_search_for_open_settings_can_be_planned(project):
-    jobs = project.plan("--configfile", "studies/abide-cc200/open-settings.yaml")
-    assert {("table", "open-settings"), ("table", "confirmation")} <= jobs
-    trained = {job[3] for job in jobs if job[0] == "train"}
-    assert all(name.startswith("brio") for name in trained), trained
-
-
 @pytest.mark.parametrize(
     ("call", "problem"),
     [

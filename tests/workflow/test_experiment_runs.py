@@ -75,55 +75,22 @@ def test_sweeps_are_shortened_by_variants():
     assert {run.variant for run in experiment_runs(resolved, "ablations")} == {"brio"}
 
 
-def test_the_linear_model_on_what_brio_is_given():
-    resolved = configuration(f"{STUDY}/config", seeds=[0], more_seeds={})
-    runs = experiment_runs(resolved, "linear-inputs")
-    assert {run[1:4] for run in runs} == {
-        ("loso", name, 0)
-        for name in ("linear-correlation", "linear-support", "linear-descriptors", "brio")
-    }
-    reads = [resolved.train_params(run.variant)["hyperparameters"].get("reads") for run in runs]
-    assert sorted(filter(None, reads)) == ["descriptors", "edges", "support"]
-
-
 def test_a_variant_that_its_method_is_already_is_left_out():
     def found(experiment, **words):
         runs = experiment_runs(configuration(f"{STUDY}/config", **words), experiment)
         return {run.variant for run in runs}
 
-    for experiment in ("open-settings", "confirmation"):
-        usual = found(experiment)
-        narrow = found(experiment, overrides={"brio": {"query_scale": 0.3}})
-        assert {"brio", "brio-query0.3"} <= usual and "brio-query1" not in usual
-        assert usual ^ narrow == {"brio-query0.3", "brio-query1"}, "and nothing else"
     other = {"brio": {"reestimates": 16}}
     assert found("sensitivity") - found("sensitivity", overrides=other) == {"brio-k16"}
     assert found("presets", preset="published") == found("presets"), "rows of every method stay"
 
 
-def test_the_second_look_at_a_setting_has_other_seeds_than_the_search():
-    resolved = configuration(f"{STUDY}/open-settings")
-    search, again = (experiment_runs(resolved, name) for name in ("open-settings", "confirmation"))
-    assert {run.variant for run in again} == {"brio", "brio-query1"}
-    assert {run.seed for run in again}.isdisjoint(run.seed for run in search)
-    assert resolved.train_params("brio")["hyperparameters"]["query_scale"] == 0.3, "where it began"
-    shipped = configuration().train_params("brio")["hyperparameters"]
-    assert (
-        shipped["query_scale"]
-        == resolved.train_params("brio-query1")["hyperparameters"]["query_scale"]
-    )
-
-
-def test_the_second_round_compares_with_the_setting_that_the_first_chose():
-    searched = configuration(f"{STUDY}/open-settings")
-    runs = experiment_runs(searched, "second-round")
-    stated = item(searched, "tables", "second-round")["reference"]
-    assert canonical_variant(searched, stated) == "brio-query1" in {run.variant for run in runs}
-    assert reference(searched, "tables", "second-round") == "brio-query1"
-    assert canonical_variant(configuration(f"{STUDY}/config"), stated) == "brio", (
-        "which is what BRIO is by default"
-    )
+def test_a_reference_that_its_method_is_already_is_the_method():
     assert canonical_variant(configuration(), "brio-k2") == "brio-k2"
+    resolved = configuration(overrides={"brio": {"reestimates": 2}})
+    assert canonical_variant(resolved, "brio-k2") == "brio"
+    study = configuration(f"{STUDY}/config")
+    assert reference(study, "tables", "harmonisation-comparison") == "linear-correlation"
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,10 @@ KEYS = {
 # Hyperparameters, in presets, variants and overrides.
 HYPERPARAMETERS = {"subjects_per_cell": "subjects_per_site_class"}
 
-STUDY = "moved to studies/abide-cc200: add --configfile studies/abide-cc200"
+ANSWERED = "taken out: it was answered, and studies/abide-cc200/README.md says how"
 # Targets of the command line.
 TARGETS = {
-    "open-settings": f"{STUDY}/open-settings.yaml",
-    "second-round": f"{STUDY}/open-settings.yaml",
-    "confirmation": f"{STUDY}/config.yaml",
-    "linear-inputs": f"{STUDY}/config.yaml",
+    **dict.fromkeys(("open-settings", "second-round", "confirmation", "linear-inputs"), ANSWERED),
     "handover": "renamed to 'remote'",
     "demo": "taken out: leave out the target, and --configfile too",
     "paper": "taken out: write --configfile config/paper.yaml instead",

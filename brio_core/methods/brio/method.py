@@ -21,7 +21,6 @@ from brio_core.methods.interface import (
 from brio_core.methods.layers.transport import marginal_error
 from brio_core.methods.stack import FoldStack
 from brio_core.methods.training_scans import TrainingScans, TrainView
-from brio_core.system.blocks import mean_and_scale
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
 
@@ -31,13 +30,7 @@ GRAPHS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class BrioHyperparameters(GradientHyperparameters):
-    """Names as in the paper; ``without`` removes one part: RS, TR, SM, SF or QG.
-
-    ``restart_after_warmup`` lets the optimiser forget its moments when alignment begins: those of
-    warm-up know nothing of the gradients that come then. ``standardise_descriptors`` gives node
-    descriptors mean 0 and deviation 1 over the fold's training subjects, each at its ROI: as they
-    are, they differ much less between subjects than ROI embeddings do between ROIs.
-    """
+    """Names as in the paper; ``without`` removes one part: RS, TR, SM, SF or QG."""
 
     density: float
     roi_dim: int
@@ -51,11 +44,9 @@ class BrioHyperparameters(GradientHyperparameters):
     query_scale: float
     bias_scale: float
     roi_scale: float
-    standardise_descriptors: bool
     reestimates: int
     refresh_interval: int
     warmup_epochs: int
-    restart_after_warmup: bool
     epsilon: float
     sinkhorn_iterations: int
     lambda_env: float
@@ -96,9 +87,6 @@ class Brio(GradientMethod):
         self.factor_map = FactorMap(s.hidden, self.factor_dim, s.bias_scale)
         self.head = nn.Linear(s.total_factor_dim, 1)
         self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
-        if s.standardise_descriptors:
-            self.register_buffer("descriptor_mean", torch.zeros(n_rois, 3))
-            self.register_buffer("descriptor_scale", torch.zeros(n_rois, 3))
         # The anchored assignment; zero until warm-up ends.
         self.register_buffer("anchored", torch.zeros(s.factors, n_rois))
         self.register_buffer("weight_matrix", torch.zeros(n_sites, n_sites, 2, s.factors))
@@ -113,16 +101,7 @@ class Brio(GradientMethod):
 
     def prepare(self, train: TrainView) -> None:
         fc = Rows(lambda rows: self.connectivity(train.fc[rows]), train.fc.shape)
-        support = propagation_support(fc, train.site, self.hyperparameters.density)
-        self.support.copy_(support)
-        if self.hyperparameters.standardise_descriptors:
-            chunks = train.chunks(GRAPHS_AT_ONCE)
-            described = torch.cat(
-                [node_descriptor(self.connectivity(chunk["fc"]), support) for chunk in chunks]
-            )
-            mean, scale = mean_and_scale(described.double().flatten(1))
-            self.descriptor_mean.copy_(mean.view(-1, 3))
-            self.descriptor_scale.copy_(scale.view(-1, 3))
+        self.support.copy_(propagation_support(fc, train.site, self.hyperparameters.density))
 
     def make_features(self, inputs: Features) -> Features:
         """Normalised signed channels, interleaved (B, P, 2P), and node descriptors (B, P, 3)."""
@@ -134,8 +113,6 @@ class Brio(GradientMethod):
         else:
             graph = signed_graph(fc, self.support).movedim(-3, -1).flatten(-2)
             descriptor = node_descriptor(fc, self.support)
-        if self.hyperparameters.standardise_descriptors:
-            descriptor = (descriptor - self.descriptor_mean) * self.descriptor_scale
         return {"graph": graph, "descriptor": descriptor}
 
     def _fused(self, fc: Tensor) -> bool:
@@ -194,10 +171,6 @@ class Brio(GradientMethod):
             "assignment_error": marginal_error(assignment),
         }
         return classification + s.lambda_env * alignment, logs
-
-    @classmethod
-    def restarts(cls, hyperparameters: BrioHyperparameters, epoch: int) -> bool:
-        return hyperparameters.restart_after_warmup and epoch == hyperparameters.warmup_epochs + 1
 
     @classmethod
     def frozen(cls, phase: str) -> tuple[str, ...]:

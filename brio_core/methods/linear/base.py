@@ -158,13 +158,13 @@ class TrainFeatures:
 
 
 class StandardisedEdges(LinearMethod):
-    """What is read of the FC of all pairs of ROIs, standardised on training subjects.
+    """The FC of all pairs of ROIs, standardised on training subjects.
 
     What sites add is taken out before, where there is a view of ``sites``.
     """
 
     def __init__(self, hyperparameters: Hyperparameters, n_rois: int, n_sites: int) -> None:
-        n_features = self.n_read(hyperparameters, n_rois)
+        n_features = n_rois * (n_rois - 1) // 2
         super().__init__(hyperparameters, n_rois, n_sites, n_features)
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("scale", torch.zeros(n_features))
@@ -189,15 +189,6 @@ class StandardisedEdges(LinearMethod):
     def meets_sites(self) -> bool:
         return self.sites is not None and self.sites.meets
 
-    @staticmethod
-    def n_read(hyperparameters: Hyperparameters, n_rois: int) -> int:
-        """The number of values that :meth:`read` gives."""
-        return n_rois * (n_rois - 1) // 2
-
-    def read(self, edges: Tensor) -> Tensor:
-        """What is standardised of edges (B, P (P - 1) / 2)."""
-        return edges
-
     def make_features(self, inputs: Features) -> Features:
         about = {name: inputs[name] for name in ABOUT_SITES if name in inputs}
         return {"edges": upper_triangle(inputs["fc"]), **about}
@@ -206,7 +197,7 @@ class StandardisedEdges(LinearMethod):
         parts: dict[int, Features] = {}
 
         def fill(rows: slice, features: Features) -> None:
-            table[rows] = self.read(features["edges"])
+            table[rows] = features["edges"]
             parts[rows.start] = {name: one for name, one in features.items() if name in ABOUT_SITES}
 
         subjects.each(fill)
@@ -225,7 +216,7 @@ class StandardisedEdges(LinearMethod):
 
     def meet(self, number: int, scans: Iterable[Features]) -> None:
         scans = list(scans)
-        table = torch.cat([self.read(part["edges"]) for part in scans])
+        table = torch.cat([part["edges"] for part in scans])
         self.sites.meet(number, table, _about_sites(scans))
 
     def inner_offsets(self, train: TrainView) -> Tensor | None:
@@ -242,7 +233,7 @@ class StandardisedEdges(LinearMethod):
         return found
 
     def represent(self, features: Features) -> Tensor:
-        values = self.read(features["edges"])
+        values = features["edges"]
         if self.sites is not None:
             values = self.sites(values, features)
         return (values - self.mean) * self.scale

@@ -6,19 +6,14 @@ and class the same weight.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity import FISHER_Z
-from brio_core.connectivity.graphs import (
-    edge_places,
-    node_descriptor,
-    support_of_edges,
-    upper_triangle,
-)
+from brio_core.connectivity.graphs import upper_triangle
 from brio_core.connectivity.kinds import connectivity_of
 from brio_core.connectivity.tangent import ledoit_wolf, log_vectors, tangent_space
 from brio_core.methods.interface import Features
@@ -43,58 +38,14 @@ N_COVARIATES = 3
 
 @dataclass(frozen=True)
 class LinearCorrelationHyperparameters(SitesHyperparameters, LogisticHyperparameters):
-    """``reads``: all ``edges``, those on the ``support`` S, or BRIO's node ``descriptors`` on S.
-
-    ``density`` is that of the support, which the fold's training subjects give.
-    """
-
-    reads: Literal["edges", "support", "descriptors"]
-    density: float
+    """Those of a logistic row that reads edges."""
 
 
 class LinearCorrelation(StandardisedEdges):
-    """l2 logistic regression on Fisher-z FC: what every method has to be compared with.
-
-    Read in part, it tells how much of FC can reach a network like BRIO: the edges of the
-    propagation support alone, or the three numbers per ROI that BRIO's nodes begin with.
-    """
+    """l2 logistic regression on Fisher-z FC: what every method has to be compared with."""
 
     name = "linear-correlation"
     Hyperparameters = LinearCorrelationHyperparameters
-
-    def __init__(
-        self, hyperparameters: LinearCorrelationHyperparameters, n_rois: int, n_sites: int
-    ) -> None:
-        super().__init__(hyperparameters, n_rois, n_sites)
-        if hyperparameters.reads != "edges":
-            self.register_buffer("support", torch.zeros(n_rois, n_rois, dtype=torch.bool))
-
-    @staticmethod
-    def n_read(hyperparameters: LinearCorrelationHyperparameters, n_rois: int) -> int:
-        if hyperparameters.reads == "descriptors":
-            return 3 * n_rois
-        return StandardisedEdges.n_read(hyperparameters, n_rois)
-
-    def prepare(self, train: TrainView) -> None:
-        if self.hyperparameters.reads != "edges":
-            sites = (self._edges(train, train.site == one) for one in train.site.unique())
-            self.support.copy_(support_of_edges(sites, self.n_rois, self.hyperparameters.density))
-        super().prepare(train)
-
-    def read(self, edges: Tensor) -> Tensor:
-        if self.hyperparameters.reads == "support":
-            # An edge outside is constant, so that it gets no weight.
-            return edges * upper_triangle(self.support)
-        if self.hyperparameters.reads == "descriptors":
-            fc = edges[..., edge_places(self.n_rois, edges.device)]
-            return node_descriptor(fc, self.support).flatten(-2)
-        return edges
-
-    def _edges(self, train: TrainView, subjects: Tensor) -> Tensor:
-        """Edges of some training subjects; their features where the folds share them."""
-        if train.features is None:
-            return self.features({"fc": train.fc[subjects]})["edges"]
-        return train.features["edges"][subjects]
 
 
 class LinearCombat(StandardisedEdges):

@@ -1,7 +1,7 @@
 """What validation chose, and how many sites training needs."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -16,11 +16,9 @@ from brio_core.reporting.choices import (
     EPOCHS,
     SHARES,
     TRAINING,
-    cells_of,
     choices,
     chosen_variants,
     differences,
-    mean_cells,
 )
 from brio_core.reporting.table import (
     NOT_RUN,
@@ -35,13 +33,14 @@ from brio_core.reporting.table import (
 )
 from brio_core.system.errors import BrioError
 
-OTHERS = {"variant": "others", "method": "others", "label": "Others alike", "group": "Together"}
+# The group of rows that validation has chosen.
+TOGETHER = "Together"
 
 
 @output(
     files=["summaries", "sites", "runs"],
     page="training",
-    options=["reference", "first_epochs"],
+    options=["reference"],
 )
 def checkpoints_table(given: Given) -> tuple[pd.DataFrame, Table]:
     """What validation says about variants, with and without the optimism of choosing by it.
@@ -50,37 +49,22 @@ def checkpoints_table(given: Given) -> tuple[pd.DataFrame, Table]:
 
     ``validation_difference`` is the cross-selected AUC minus that of the ``reference``, a variant,
     in the same folds of the same seeds, ``validation_difference_se`` its standard error over folds.
-    With ``first_epochs``, in percent of the epochs, ``change_from_N`` is what would be added to the
-    cross-selected AUC had checkpoints been eligible after so many epochs. Nothing is trained for
-    it: a training that never stops early takes the same course whatever may be chosen of it.
     """
     reference = given.entry.get("reference", REFERENCE)
-    changes = {f"change_from_{share}": share for share in given.entry.get("first_epochs", ())}
-    found = (fold for folder in given.files["runs"] for fold in choices(folder, changes))
-    columns = [*results.IDENTITY, *TRAINING, "fold", *EPOCHS, "first_epoch", *SHARES, *changes]
-    folds = pd.DataFrame(found, columns=[*columns, "cells", "validated"])
+    found = (fold for folder in given.files["runs"] for fold in choices(folder))
+    columns = [*results.IDENTITY, *TRAINING, "fold", *EPOCHS, *SHARES, "parts", "validated"]
+    folds = pd.DataFrame(found, columns=columns)
     tested = results.read_variants(given.files["summaries"])["auc_mean"]
-    rows = _means(_with_others(folds, changes) if changes else folds, changes)
+    seeds = folds.assign(seeds=[*zip(folds["seed"], folds["ring"])])
+    groups = seeds.groupby(list(results.IDENTITY), sort=False)
+    rows = groups["seeds"].nunique().to_frame().join(groups[[*EPOCHS, *SHARES]].mean())
     rows = rows.join(differences(folds, reference), on=results.PLACE).join(tested, on=results.PLACE)
     sites = results.read_sites(given.files["sites"]).drop_duplicates([*results.PLACE, "fold"])
     by_site = sites.set_index([*results.PLACE, "fold"])["auc"].sort_index()
     chosen, notes = _chosen(folds, by_site)
     rows = results.in_paper_order(pd.concat([rows.reset_index(), *chosen]))
     label = results.label_of(rows, reference)
-    return with_planned(rows, given), _table(rows, given, label, changes, notes)
-
-
-def _means(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
-    """Means over folds and seeds; changes have errors that know of shared validation sites."""
-    identity = list(results.IDENTITY)
-    groups = folds.assign(seeds=[*zip(folds["seed"], folds["ring"])]).groupby(identity, sort=False)
-    rows = groups["seeds"].nunique().to_frame().join(groups[[*EPOCHS, *SHARES]].mean())
-    if not changes:
-        return rows
-    rows = rows.assign(trainings=rows["seeds"], first_epoch=groups["first_epoch"].first())
-    for name in changes:
-        rows = rows.join(mean_cells(cells_of(folds, name), identity, [name, f"{name}_se"]))
-    return rows
+    return with_planned(rows, given), _table(rows, given, label, notes)
 
 
 def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame], list[str]]:
@@ -90,7 +74,7 @@ def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame]
         labels = part.drop_duplicates("variant").set_index("variant")["label"]
         if len(labels) < 2 or not all((*place[:2], one) in by_site for one in labels.index):
             continue
-        own = dict(zip(("cohort", "protocol", "method"), place)) | {"group": OTHERS["group"]}
+        own = dict(zip(("cohort", "protocol", "method"), place)) | {"group": TOGETHER}
         title = results.label_of(part, place[2])
         best, nested = chosen_variants(part)
         auc = pd.Series({site: by_site[(*place[:2], one, site)] for site, one in nested.items()})
@@ -111,49 +95,19 @@ def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame]
     return [pd.DataFrame(rows)] if rows else [], notes
 
 
-def _with_others(folds: pd.DataFrame, changes: Collection[str]) -> pd.DataFrame:
-    """All folds, and once more together those of trainings alike that are not the reference's.
-
-    Alike are trainings with the epochs and the first epoch that most have.
-    """
-    parts = [folds]
-    judged = folds[folds["variant"] != REFERENCE].dropna(subset=list(changes))
-    for _, part in judged.groupby(["cohort", "protocol"], sort=False):
-        epochs, first = part[["epochs", "first_epoch"]].value_counts().index[0]
-        alike = part[(part["epochs"] == epochs) & (part["first_epoch"] == first)]
-        if alike["variant"].nunique() > 1:
-            seeds = alike["variant"] + alike["seed"].astype(str)
-            parts.append(alike.assign(seed=seeds, **OTHERS))
-    return pd.concat(parts)
-
-
-def _table(
-    rows: pd.DataFrame,
-    given: Given,
-    reference: str,
-    changes: dict[str, int],
-    chosen: Sequence[str],
-) -> Table:
-    firsts = [f"Added after {share} %" for share in changes.values()]
+def _table(rows: pd.DataFrame, given: Given, reference: str, chosen: Sequence[str]) -> Table:
     columns = (
         "Method", "Seeds", "Epochs trained", "Chosen epoch", "Validation AUC, chosen",
         "Validation AUC, cross-selected", f"Minus {reference}", "Optimism",
-        "Validation AUC, last epoch", "Test AUC", *firsts,
+        "Validation AUC, last epoch", "Test AUC",
     )  # fmt: skip
 
     def cells(own: pd.DataFrame) -> list[Cell]:
         row = own.iloc[0]
         shares = [percent(row[key]) for key in (*SHARES, "auc_mean")]
-        added = [points(row[name], row[f"{name}_se"]) for name in (DIFFERENCE, *changes)]
+        difference = points(row[DIFFERENCE], row[f"{DIFFERENCE}_se"])
         epochs = [number(row[key], ".1f") for key in EPOCHS]
-        texts = [
-            number(row["seeds"], ".0f"),
-            *epochs,
-            *shares[:2],
-            added[0],
-            *shares[2:],
-            *added[1:],
-        ]
+        texts = (number(row["seeds"], ".0f"), *epochs, *shares[:2], difference, *shares[2:])
         return [Cell(text) for text in texts]
 
     notes = [
@@ -171,13 +125,6 @@ def _table(
         "and cross-selection needs two validation sites of both classes.",
         *chosen,
     ]
-    if changes:
-        notes.append(
-            "Added: what the cross-selected AUC would gain if checkpoints had been eligible after "
-            "that share of the epochs; a training that may stop early would have stopped "
-            "elsewhere. Others alike: every training but BRIO's own with the epochs and the first "
-            "epoch that most have."
-        )
     return given.table(columns, by_cohort(rows, given, columns, cells), *notes)
 
 
