@@ -4,11 +4,25 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from tests.programs import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m gpu`` import only what has such tests: machines with a GPU may lack the rest."""
+    if config.option.markexpr != "gpu":
+        return None
+    files = collection_path.glob("**/*.py") if collection_path.is_dir() else [collection_path]
+    return None if any("@pytest.mark.gpu" in file.read_text("utf-8") for file in files) else True
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
 
 
 def _load_dataset(cohort: str) -> dict:

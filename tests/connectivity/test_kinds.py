@@ -111,7 +111,6 @@ def test_kinds_work_under_vmap_and_in_batches():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("kind", [kinds.LOGARITHM, kinds.PARTIAL])
 def test_a_gpu_gives_what_a_cpu_gives(kind):
     z = torch.stack(

@@ -129,7 +129,6 @@ def test_keys_depend_on_what_they_should():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_draws_the_same_frames():
     frames, lengths = torch.tensor([40, 78, 316]), torch.tensor([7, 7, 8])
     keys = resampling_keys("cohort", ["a", "b", "c"], 0, 7, 0, 8)

@@ -10,11 +10,8 @@ from brio_core.connectivity.graphs import node_descriptor, signed_graph
 from brio_core.methods.brio.factors import SignedLayer
 from brio_core.methods.layers.transport import balanced_assignment
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
 
 @pytest.mark.gpu
-@needs_cuda
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("n_rois", [24, 116, 200])
 def test_signed_layer_equals_plain_torch_to_eleven_bits(n_rois, shared):
@@ -63,7 +60,6 @@ def test_signed_layer_equals_plain_torch_to_eleven_bits(n_rois, shared):
 
 
 @pytest.mark.gpu
-@needs_cuda
 @pytest.mark.parametrize("shape", [(4, 200), (16, 116), (1, 24)])
 def test_fused_assignment_equals_plain_torch_in_value_and_gradient(shape):
     torch.manual_seed(0)
@@ -86,7 +82,6 @@ def test_fused_assignment_equals_plain_torch_in_value_and_gradient(shape):
 
 
 @pytest.mark.gpu
-@needs_cuda
 def test_node_input_equals_plain_torch_in_value_and_gradient():
     from brio_core.kernels.node_input import NodeInput
 

@@ -15,8 +15,6 @@ from brio_core.methods.brainnettf import dropout_norm, relu_dropout
 from brio_core.methods.xg_gnn.layers import SiteNorm
 from brio_core.system.randomness import uniform
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
 
 class OnGpu(NamedTuple):
     """What the question for a kernel looks at."""
@@ -51,7 +49,6 @@ def test_kernels_import_nothing_of_ours_but_kernels():
 
 
 @pytest.mark.gpu
-@needs_cuda
 @pytest.mark.parametrize("rows", [1, 50, 1000])
 def test_residual_norm_equals_plain_torch_in_value_and_gradient(rows):
     from brio_core.kernels.residual_norm import ResidualNorm
@@ -80,7 +77,6 @@ def test_residual_norm_equals_plain_torch_in_value_and_gradient(rows):
 
 
 @pytest.mark.gpu
-@needs_cuda
 def test_take_copies_rows_from_the_host():
     from brio_core.kernels.take import take
 
@@ -90,7 +86,6 @@ def test_take_copies_rows_from_the_host():
 
 
 @pytest.mark.gpu
-@needs_cuda
 def test_training_on_the_gpu_repeats_itself_and_follows_the_cpu(tmp_path):
     import numpy as np
     from synthetic import make_problem
@@ -111,8 +106,6 @@ def test_training_on_the_gpu_repeats_itself_and_follows_the_cpu(tmp_path):
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(), (3,), (5, 700), (2, 3, 4099)])
 def test_kernel_equals_its_twin_bit_for_bit(shape):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     keys = torch.tensor([0, 7, 123456789012345, 2**62 + 11])
     drawn = [vmap(lambda key: uniform(key, shape, 3))(keys.to(on)) for on in ("cpu", "cuda")]
     assert torch.equal(drawn[0], drawn[1].cpu())
@@ -140,7 +133,6 @@ def compare(function, tensors):
 
 
 @pytest.mark.gpu
-@needs_cuda
 @pytest.mark.parametrize("width", [1, 16, 200, 1024])
 def test_relu_dropout_equals_plain_torch_in_value_and_gradient(width):
     torch.manual_seed(0)
@@ -160,7 +152,6 @@ class Norm(NamedTuple):
 
 
 @pytest.mark.gpu
-@needs_cuda
 @pytest.mark.parametrize("width", [7, 64, 116, 200])
 def test_dropout_norm_equals_plain_torch_in_value_and_gradient(width):
     torch.manual_seed(0)
@@ -173,7 +164,6 @@ def test_dropout_norm_equals_plain_torch_in_value_and_gradient(width):
 
 
 @pytest.mark.gpu
-@needs_cuda
 @pytest.mark.parametrize("n_rois", [5, 24, 116, 200, 400])
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
 def test_strongest_edges_are_the_same_on_both_devices(n_rois, density):
@@ -192,7 +182,6 @@ def draw(*shape, seed=0):
 
 
 @pytest.mark.gpu
-@needs_cuda
 def test_site_norm_kernel_equals_its_twin():
     norm, results = SiteNorm(6), []
 

@@ -217,8 +217,6 @@ def test_dropout_acts_in_four_places_with_streams_of_their_own():
     ("n_rois", "heads", "units"), [(9, 2, 8), (60, 3, 16), (116, 2, 16), (200, 4, 56), (400, 2, 16)]
 )
 def test_attention_kernel_equals_its_twin(n_rois, heads, units):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     torch.manual_seed(0)
     nodes, above = torch.randn(2, 3, n_rois, 12), torch.randn(2, 3, n_rois, heads * units)
     enter = 0.3 * torch.randn(2, 3, heads, units, 12)

@@ -169,8 +169,6 @@ def test_layers_run_stacked(build, nodes, weights):
 @pytest.mark.parametrize(("rois", "units"), [(24, 16), (116, 16), (200, 32)])
 @pytest.mark.parametrize("probability", [0.0, 0.5])
 def test_gat_kernel_equals_its_twin(rois, units, probability):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     generator = torch.Generator().manual_seed(0)
     layers = [DenseGat(WIDTH, 3, units) for _ in range(2)]
     nodes = torch.randn(2, N_GRAPHS, rois, WIDTH, generator=generator)

@@ -72,8 +72,6 @@ def test_weights_may_be_shared_by_all_folds():
     ("experts", "rois", "units"), [((), 9, 5), ((3,), 200, 64), ((), 30, 70), ((3,), 200, 300)]
 )
 def test_kernel_equals_its_twin(experts, rois, units):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     *inputs, above, edges = example((2,), experts, rois=rois, units=units)
     results = []
     for device in ("cpu", "cuda"):

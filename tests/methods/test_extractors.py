@@ -178,8 +178,6 @@ def test_widths_choose_the_network():
 @pytest.mark.parametrize("hidden", [HIDDEN, (70, 20), (256, 64)])
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_a_gpu_gives_what_a_cpu_gives(rate, hidden):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     nodes, edges = example(torch.float32)
     results = []
     for device in ("cpu", "cuda"):

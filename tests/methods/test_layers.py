@@ -50,8 +50,6 @@ WIDTHS = [6, 64, 70, 300]
 @pytest.mark.parametrize("make", [NodeNorm, MaskedNorm, lambda width: ExpertNorm(3, width)])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_norm_kernel_equals_its_twin(width, make, relu, rate):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
     lead = (3,) if isinstance(make(width), ExpertNorm) else ()
     values, above = draw(2, *lead, 4, 50, width) * 2 + 5, draw(2, *lead, 4, 50, width, seed=1)
     weights = {"weight": draw(2, *lead, width, seed=2), "bias": draw(2, *lead, width, seed=3)}

@@ -18,8 +18,6 @@ from brio_core.methods.layers.transport import (
     transport_cost,
 )
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-
 
 def points(*shape: int, seed: int = 0, dtype=torch.float64) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
@@ -192,7 +190,6 @@ def test_functions_work_under_vmap_and_grad():
 
 
 @pytest.mark.gpu
-@needs_cuda
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("n, m", [(4, 4), (1, 1), (3, 7), (16, 16), (33, 20), (64, 64), (64, 5)])
 def test_fused_kernel_equals_plain_torch(n, m, symmetric):
@@ -213,7 +210,6 @@ def test_fused_kernel_equals_plain_torch(n, m, symmetric):
 
 
 @pytest.mark.gpu
-@needs_cuda
 def test_divergence_on_cuda_equals_the_cpu_and_can_be_captured():
     x, y = points(20, 34, 4, 8, dtype=torch.float32), points(20, 34, 4, 8, dtype=torch.float32) / 2
     function = vmap(grad(lambda x, y: sinkhorn_divergence(x, y, 0.1).sum()))

@@ -20,8 +20,6 @@ from brio_core.training.batches import schedule, steps_per_epoch
 from brio_core.training.checkpoints import Checkpoints, fingerprint
 from brio_core.training.trainer import train
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-
 
 def histories(tmp_path, device, budget):
     problem, _ = make_problem("brio", folds=slice(0, 3))
@@ -103,7 +101,6 @@ def test_memory_of_the_job_bounds_what_is_kept():
 
 
 @pytest.mark.gpu
-@needs_cuda
 def test_a_table_beyond_the_budget_stays_on_the_host():
     array = torch.randn(50, 7, 3).numpy()
     table = place_on_device(array, torch.device("cuda"), array.nbytes - 1)
@@ -113,7 +110,6 @@ def test_a_table_beyond_the_budget_stays_on_the_host():
 
 
 @pytest.mark.gpu
-@needs_cuda
 def test_streaming_loses_time_only(tmp_path):
     _, kept = histories(tmp_path, "cuda", None)
     problem, streamed = histories(tmp_path, "cuda", 0)
