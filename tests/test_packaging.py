@@ -207,18 +207,6 @@ class TestCommands:
             ]
             assert name in made
 
-    def test_own_data_can_be_planned_as_the_readme_says(self, tmp_path):
-        dataset, config = yaml_blocks("README.md")
-        folder = tmp_path / "config" / "datasets"
-        folder.mkdir(parents=True)
-        (folder / "mine.yaml").write_text(yaml.safe_dump(dataset))
-        (tmp_path / "config" / "mine.yaml").write_text(yaml.safe_dump(config))
-        command = [sys.executable, "-m", "snakemake", "-n", "-q", "all", "--cores", "1"]
-        command += ["--directory", tmp_path, "--configfile", tmp_path / "config" / "mine.yaml"]
-        plan = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert plan.returncode == 0, plan.stderr
-        assert "training runs" in plan.stdout
-
 
 class TestPages:
     @pytest.mark.parametrize("page", PAGES)

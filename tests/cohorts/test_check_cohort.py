@@ -19,7 +19,7 @@ from workflow.planning.schema import filled, schema
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
-# The five lines of README.md.
+# What `brio new-cohort` writes.
 FIVE_LINES = """\
 cohort: mine
 source: {kind: series, folder: mine, pattern: "series/{subject}.npy"}
