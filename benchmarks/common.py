@@ -20,7 +20,7 @@ from brio_core.cohorts.splits import make_split
 from brio_core.methods import registry
 from brio_core.system.devices import make_deterministic
 from brio_core.system.residence import stated
-from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.data import TrainingData, folds_of
 from brio_core.training.problem import Problem, Trial
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,8 +113,8 @@ def smooth_noise(generator: np.random.Generator, frames: int, rois: int) -> np.n
 
 
 @cache
-def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
-    """Unequal sites and scan lengths, balanced labels; the LOSO split and its block lengths."""
+def make_cohort(size: Size) -> tuple[Cohort, dict]:
+    """Unequal sites and scan lengths, balanced labels; with the LOSO split."""
     generator = np.random.default_rng(0)
     share = generator.dirichlet(np.full(size.sites, 3.0))
     count = np.maximum(12, (share * size.subjects).astype(int))
@@ -127,13 +127,9 @@ def make_cohort(size: Size) -> tuple[Cohort, dict, dict]:
     covariates = np.zeros((len(site), 3), np.float32)
     people = pd.DataFrame({"subject": subjects, "site": site, "label": label, "group": "n/a"})
     split = make_split(people, "made-up", "loso", 0)
-    lengths = {
-        "split_checksum": split["checksum"],
-        "folds": [{"name": fold["name"], "estimate": 7.0} for fold in split["folds"]],
-    }
     series = series_of(scans, subjects)
     cohort = Cohort("made-up", subjects, site, connectivity(scans), series, covariates)
-    return cohort, split, lengths
+    return cohort, split
 
 
 def make_problem(
@@ -143,11 +139,10 @@ def make_problem(
 
     ``budget`` limits the bytes of tables that the device keeps; the rest is streamed.
     """
-    cohort, split, lengths = make_cohort(size)
+    cohort, split = make_cohort(size)
     method = registry.find(name)
     known = method.Hyperparameters.of(hyperparameters, name)
-    data = TrainingData(
-        cohort, split, read_folds(cohort, split, lengths), torch.device(device), budget
-    )
+    folds = folds_of(split, lambda fold: 7.0)
+    data = TrainingData(cohort, split, folds, torch.device(device), budget)
     make_deterministic(data.device, hyperparameters["precision"])
     return Problem(data, Trial(method, known, name, 0))

@@ -15,7 +15,7 @@ from brio_core.methods import registry
 from brio_core.methods.interface import Batch
 from brio_core.system.residence import rows_of
 from brio_core.training.checkpoints import Checkpoints
-from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.data import TrainingData, folds_of
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.trainer import train
 
@@ -104,11 +104,7 @@ def make_problem(
     if cohort is None:
         cohort, table = make_cohort()
     split = make_split(table, cohort.name, protocol, 0)
-    lengths = {
-        "split_checksum": split["checksum"],
-        "folds": [{"name": fold["name"], "estimate": 4.0} for fold in split["folds"]],
-    }
-    chosen = read_folds(cohort, split, lengths)[folds]
+    chosen = folds_of(split, lambda fold: 4.0)[folds]
     data = TrainingData(cohort, split, chosen, torch.device("cpu"))
     trial = Trial(registry.find(name), settings_of(name, **overrides), variant or name, seed)
     return Problem(data, trial), split

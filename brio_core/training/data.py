@@ -1,7 +1,7 @@
 """What is trained on: a cohort, its folds and labels, and the device that holds them."""
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,24 +47,14 @@ class Fold:
         return replace(self, train=self.sources, validation_groups=groups)
 
 
-def read_folds(cohort: Cohort, split: dict, block_length: dict) -> list[Fold]:
-    """The folds of a split file, checked against the cohort and the block-length file."""
-    if tuple(split["subjects"]) != cohort.subjects:
-        raise BrioError(
-            f"the split file of cohort {split['cohort']!r} lists other subjects than its "
-            "participants.tsv; run the workflow again so that both belong together"
-        )
-    if block_length["split_checksum"] != split["checksum"]:
-        raise BrioError(
-            "the block-length file belongs to another split file; run the workflow again"
-        )
-    estimates = {fold["name"]: fold["estimate"] for fold in block_length["folds"]}
+def folds_of(split: dict, block_length: Callable[[dict], float]) -> list[Fold]:
+    """The folds of a split; ``block_length`` gives the estimate of each as the split has it."""
     folds = []
     for fold in split["folds"]:
         rows = [np.asarray(fold[part], np.int64) for part in ("train", "test", "validation")]
         groups = tuple(np.asarray(group, np.int64) for group in fold["validation_groups"])
         sources = np.asarray(fold.get("sources", np.union1d(rows[0], rows[2])), np.int64)
-        folds.append(Fold(fold["name"], *rows, groups, estimates[fold["name"]], sources))
+        folds.append(Fold(fold["name"], *rows, groups, block_length(fold), sources))
     return folds
 
 
@@ -206,8 +196,18 @@ class RunFiles:
     def read(self, device: torch.device, memory_mb: int | None = None) -> TrainingData:
         """What the files hold, checked against each other; scans are read when needed."""
         cohort, split = Cohort.load(self.cohort_dir), read_split(self.split)
+        if tuple(split["subjects"]) != cohort.subjects:
+            raise BrioError(
+                f"the split file of cohort {split['cohort']!r} lists other subjects than its "
+                "participants.tsv; run the workflow again so that both belong together"
+            )
         block_length = read_json(self.block_length, "split_checksum", "folds")
-        folds = read_folds(cohort, split, block_length)
+        if block_length["split_checksum"] != split["checksum"]:
+            raise BrioError(
+                "the block-length file belongs to another split file; run the workflow again"
+            )
+        estimates = {fold["name"]: fold["estimate"] for fold in block_length["folds"]}
+        folds = folds_of(split, lambda fold: estimates[fold["name"]])
         limit = None if memory_mb is None else memory_mb * 10**6
         return TrainingData(cohort, split, folds, device, memory_limit=limit)
 

@@ -18,7 +18,7 @@ from brio_core.system.devices import make_deterministic
 from brio_core.system.errors import BrioError
 from brio_core.training.bundle import refuse_bundle
 from brio_core.training.checkpoints import Checkpoints, fingerprint
-from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.data import TrainingData, folds_of
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import FoldResult, decided, fold_decision
 from brio_core.training.trainer import train
@@ -109,10 +109,9 @@ def _data(wanted: Wanted, device: torch.device, memory_mb: int | None) -> Traini
     cohort = Cohort.load(wanted.cohort_dir)
     table = read_participants(wanted.cohort_dir / "participants.tsv")
     split = all_sites(table, cohort.name, wanted.without)
-    (described,) = split["folds"]
-    length = fold_block_length(described, split, cohort.series, **wanted.block_length)
-    estimates = [{"name": described["name"], "estimate": length}]
-    folds = read_folds(cohort, split, {"split_checksum": split["checksum"], "folds": estimates})
+    folds = folds_of(
+        split, lambda fold: fold_block_length(fold, split, cohort.series, **wanted.block_length)
+    )
     limit = None if memory_mb is None else memory_mb * 10**6
     return TrainingData(cohort, split, folds, device, memory_limit=limit)
 

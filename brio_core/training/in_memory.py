@@ -18,7 +18,7 @@ from brio_core.system.devices import choose_device, make_deterministic
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
 from brio_core.system.seeds import numpy_generator
-from brio_core.training.data import Fold, TrainingData, read_folds
+from brio_core.training.data import Fold, TrainingData, folds_of
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import FoldResult
 from brio_core.training.run import judged
@@ -122,12 +122,8 @@ def loso_problem(
 ) -> Problem:
     """All folds of leave-one-site-out."""
     split = loso_split(cohort, label, groups)
-    lengths = [
-        {"name": fold["name"], "estimate": _block_length(fold, split, cohort)}
-        for fold in split["folds"]
-    ]
-    found = {"split_checksum": split["checksum"], "folds": lengths}
-    return Problem(TrainingData(cohort, split, read_folds(cohort, split, found), device), trial)
+    folds = folds_of(split, lambda fold: _block_length(fold, split, cohort))
+    return Problem(TrainingData(cohort, split, folds, device), trial)
 
 
 def _block_length(fold: dict, split: dict, cohort: Cohort) -> float:

@@ -20,7 +20,7 @@ from brio_core.reporting.model import expectation
 from brio_core.reporting.results import read_run
 from brio_core.system.errors import BrioError
 from brio_core.training.bundle import Bundle, answers, read_bundle, refuse_bundle, write_bundle
-from brio_core.training.data import TrainingData, read_folds
+from brio_core.training.data import TrainingData, folds_of
 from brio_core.training.final import chosen_by_folds
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import predict_rows
@@ -182,8 +182,7 @@ def test_states_survive_the_file(tmp_path):
 def test_every_method_predicts_from_its_bundle_as_from_its_cohort_or_is_refused(name, tmp_path):
     cohort, table = make_cohort(n_sites=5, per_class=3)
     split = all_sites(table, cohort.name)
-    lengths = [{"name": split["folds"][0]["name"], "estimate": 4.0}]
-    folds = read_folds(cohort, split, {"split_checksum": split["checksum"], "folds": lengths})
+    folds = folds_of(split, lambda fold: 4.0)
     trial = Trial(registry.find(name), settings_of(name), name, 0)
     trial = trial if trial.trains_on_sources else replace(trial, stop=3)
     problem = Problem(TrainingData(cohort, split, folds, torch.device("cpu")), trial)
