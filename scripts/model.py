@@ -55,8 +55,8 @@ def main() -> None:
     device = choose_device(arguments.device, arguments.allow_cpu)
     unfinished = arguments.out.with_name(f".{arguments.out.name}.unfinished")
     seconds = arguments.checkpoint_seconds
-    final = train_final(wanted, device, arguments.memory_mb, unfinished, seconds)
-    write_bundle(arguments.out, make_bundle(wanted, final, runs, arguments.words))
+    trained = train_final(wanted, device, arguments.memory_mb, unfinished, seconds)
+    write_bundle(arguments.out, make_bundle(wanted, *trained, runs, arguments.words))
     if arguments.card:
         write_card(arguments.out, arguments.card)
 

@@ -24,46 +24,54 @@ from brio_core.evaluation.site_distance import describe
 from brio_core.reporting.results import Run, read_run
 from brio_core.reporting.summary import by_variant
 from brio_core.training.bundle import Bundle
-from brio_core.training.final import Final, Wanted
-from brio_core.training.results import software
+from brio_core.training.final import Wanted, final_decision
+from brio_core.training.problem import Problem
+from brio_core.training.results import FoldResult, software
 
 # What a bundle repeats of the dataset's YAML: how its scans were read.
 DATASET = ("cohort", "source", "rois", "label", "columns", "inclusion")
 
 
-def make_bundle(wanted: Wanted, final: Final, runs: Sequence[Run], words: dict) -> Bundle:
+def make_bundle(
+    wanted: Wanted, problem: Problem, result: FoldResult, runs: Sequence[Run], words: dict
+) -> Bundle:
     """What was trained, on what, and what to expect of it.
 
     ``words`` are what the dataset's YAML tells to readers: title and task.
     """
-    cohort = final.data.cohort
+    cohort, (fold,) = problem.data.cohort, problem.data.folds
+    rows, sites = fold.train, cohort.site[fold.train]
+    asked = problem.trial.stop is not None
     table = read_participants(wanted.cohort_dir / "participants.tsv")
     people = dict(zip(cohort.subjects, cohort.covariates.astype(float)))
     names = ("age", "male", "mean_fd")
     covariates = {subject: dict(zip(names, values)) for subject, values in people.items()}
-    training = describe(lambda rows: cohort.fc[final.rows[rows]], cohort.site[final.rows])
+    training = describe(lambda some: cohort.fc[rows[some]], sites)
     dataset = cohort.series.provenance.get("dataset", {})
     inputs = input_checksums(wanted.cohort_dir)
     about = {
         "variant": wanted.variant,
         **{key: wanted.params[key] for key in ("method", "label")},
-        "hyperparameters": final.hyperparameters,
+        "hyperparameters": dict(vars(problem.trial.hyperparameters)),
         "seed": wanted.seed,
-        "n_sites": len(np.unique(cohort.site[final.rows])),
-        "chosen": {"epoch_or_point": final.stop, "by": final.how},
+        "n_sites": problem.data.n_sites(fold),
+        "chosen": {
+            "epoch_or_point": result.selected_epoch,
+            "by": "the leave-one-site-out folds" if asked else "an inner leave-one-site-out",
+        },
         "rois": _rois(wanted.cohort_dir / "regions.tsv", list(cohort.series.rois.names)),
         "dataset": {key: dataset[key] for key in DATASET if key in dataset}
         | {key: words[key] for key in ("title", "task") if key in words},
         "cohort": cohort.name,
-        "training": _training(cohort, final.rows, table.iloc[final.rows]),
-        "decision": final.decision,
-        "block_length": final.block_length,
+        "training": _training(cohort, rows, table.iloc[rows]),
+        "decision": final_decision(wanted, problem, result),
+        "block_length": fold.block_length,
         "expectation": expectation(runs, covariates, wanted.without),
         "inputs": inputs,
         "code": wanted.code,
         "versions": software(),
     }
-    state = {name: value.cpu() for name, value in final.state.items()}
+    state = {name: value.cpu() for name, value in result.state.items()}
     return Bundle(about, state, training._asdict())
 
 

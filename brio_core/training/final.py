@@ -44,25 +44,10 @@ class Wanted:
     code: str = ""
 
 
-@dataclass(frozen=True)
-class Final:
-    """What was trained, with what was chosen for it."""
-
-    data: TrainingData
-    rows: np.ndarray
-    hyperparameters: dict[str, Any]
-    state: dict[str, torch.Tensor]
-    stop: int
-    how: str
-    """Who chose ``stop``."""
-    decision: dict[str, float]
-    block_length: float
-
-
 def train_final(
     wanted: Wanted, device: torch.device, memory_mb: int | None, folder: Path, seconds: float
-) -> Final:
-    """Train on all sites; unfinished work is kept in ``folder``."""
+) -> tuple[Problem, FoldResult]:
+    """Train on all sites, the one fold of the problem; unfinished work is kept in ``folder``."""
     method = registry.find(wanted.params["method"])
     chosen, epoch = chosen_by_folds(wanted.metas)
     values = {**wanted.params["hyperparameters"], **chosen}
@@ -83,13 +68,8 @@ def train_final(
         raise BrioError(
             f"variant {wanted.variant!r}: training on all sites diverged; lower the learning rate"
         )
-    decision = _decision(data, result, wanted.left_out)
     checkpoints.remove()
-    how = "an inner leave-one-site-out" if trial.stop is None else "the leave-one-site-out folds"
-    return Final(
-        data, fold.train, dict(vars(hyperparameters)), result.state, result.selected_epoch, how,
-        decision, fold.block_length,
-    )  # fmt: skip
+    return problem, result
 
 
 def chosen_by_folds(metas: Sequence[dict]) -> tuple[dict[str, Any], int]:
@@ -116,12 +96,10 @@ def _data(wanted: Wanted, device: torch.device, memory_mb: int | None) -> Traini
     return TrainingData(cohort, split, folds, device, memory_limit=limit)
 
 
-def _decision(
-    data: TrainingData, result: FoldResult, left_out: tuple[np.ndarray, np.ndarray]
-) -> dict[str, float]:
+def final_decision(wanted: Wanted, problem: Problem, result: FoldResult) -> dict[str, float]:
     """Threshold and calibration by subjects whose site did not fit what predicts them."""
     if result.source_logits is None:
-        found = decided(*left_out)
+        found = decided(*wanted.left_out)
     else:
-        found = fold_decision(data, result, data.folds[0], np.zeros(0))
+        found = fold_decision(problem.data, result, problem.data.folds[0], np.zeros(0))
     return {"threshold": found["threshold"], **found["recalibration"]}
