@@ -287,7 +287,7 @@ class TestFetchedAtlas:
         options = {"homogeneity": "temporal", "grp_mean": False}
         atlas = {"fetch": "craddock_2012", "options": options, "volume": 1}
         source = open_reader(bids_dataset(atlas=atlas), tmp_path)
-        assert source.rois(()).names[0] == "ROI 2001" and len(source.atlas.regions) == 4
+        assert source.rois(()).names[0] == "ROI 2001" and len(source.atlas.regions.rois) == 4
         del atlas["volume"]
         with pytest.raises(BrioError, match=r"has 4 dimensions .* source\.atlas\.volume"):
             _ = open_reader(bids_dataset(atlas=atlas), tmp_path).atlas

@@ -162,9 +162,9 @@ def atlas_files(tmp_path):
 def test_atlas_columns_follow_the_labels(atlas_files):
     image, names = atlas_files([2001, 5], ["2001\tPrecentral", "5\tInsula", "0\tbackground"])
     atlas = read_atlas(image, names, 2)
-    assert atlas.regions.names == ("Insula", "Precentral")
-    assert atlas.regions.centroids.tolist() == [[0, 0, 1], [0, 0, 0]]
-    assert atlas.regions.hemispheres == ("n/a", "n/a")
+    assert atlas.regions.rois.names == ("Insula", "Precentral")
+    assert atlas.regions.rois.centroids.tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert atlas.regions.rois.hemispheres == ("n/a", "n/a")
 
 
 @pytest.mark.parametrize(

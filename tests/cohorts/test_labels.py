@@ -76,7 +76,7 @@ def _dataset(expected, **rois):
 )  # fmt: skip
 def test_layouts(folder, name, names, codes, hemispheres):
     found = read_labels(folder / name)
-    assert found.names == names
+    assert found.rois.names == names
     assert (found.codes if codes is None else tuple(found.codes)) == codes
     assert _source(folder, labels=name).rois(()).hemispheres == hemispheres
 
@@ -237,7 +237,7 @@ def test_shipped_places_of_cc200_are_those_of_its_image(load_dataset, tmp_path):
     image = Path(os.environ["BRIO_TEST_DATA"]) / "atlas" / "CC200.nii.gz"
     (tmp_path / "abide").mkdir()
     rois = open_reader(load_dataset("abide-cc200"), tmp_path).rois(())
-    centres = read_atlas(image, None, 200).regions.centroids
+    centres = read_atlas(image, None, 200).regions.rois.centroids
     np.testing.assert_allclose(rois.centroids, centres, atol=0.051)
 
 

@@ -9,6 +9,7 @@ from scipy.io import savemat
 from brio_core.cohorts.atlases.regions import Regions
 from brio_core.cohorts.readers.series import _MISSING_NUMBERS, read_series_file, series_scan
 from brio_core.cohorts.scan import Unusable, constant_columns
+from brio_core.cohorts.stores import Rois
 
 VALUES = np.round(np.random.default_rng(0).normal(size=(70, 6)), 3)
 NAMES = tuple("abcdef")
@@ -94,7 +95,7 @@ def test_numbers_of_regions_are_no_frame(tmp_path, name, codes):
     values, names = read_series_file(path)
     np.testing.assert_array_equal(values, VALUES)
     assert names == tuple(str(code) for code in codes)
-    regions = Regions(path, NAMES[::-1], np.array(codes[::-1]))
+    regions = Regions(path, Rois.named(NAMES[::-1]), np.array(codes[::-1]))
     assert regions.of_series(names).names == NAMES
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
-from brio_core.cohorts.atlases.regions import Regions, read_labels, shown, sides
+from brio_core.cohorts.atlases.regions import Regions, read_labels, shown, with_sides
+from brio_core.cohorts.stores import Rois
 from brio_core.system.errors import BrioError
 
 
@@ -109,20 +110,19 @@ def _load(source, volume: int | None = None, name: str = "", key: str = "source.
 
 def _atlas(image: nibabel.Nifti1Image, regions: Regions, expected: int) -> Atlas:
     """The atlas with the places and hemispheres that the table of names does not give."""
-    if len(regions) != expected:
+    rois = regions.rois
+    if len(rois) != expected:
         raise BrioError(
-            f"atlas image {regions.path} has {len(regions)} labels, but rois.expected is "
+            f"atlas image {regions.path} has {len(rois)} labels, but rois.expected is "
             f"{expected}; correct one of them"
         )
-    if regions.centroids is None:
-        regions = replace(regions, centroids=_centroids(image, regions.codes))
-    if regions.hemispheres is None:
-        regions = replace(regions, hemispheres=sides(regions.names, regions.centroids))
-    return Atlas(image, regions)
+    if np.isnan(rois.centroids).all():
+        rois = replace(rois, centroids=_centroids(image, regions.codes))
+    return Atlas(image, replace(regions, rois=with_sides(rois)))
 
 
-def _named(labels: np.ndarray, known: dict[int, str]) -> tuple[str, ...]:
-    return tuple(str(known.get(int(label), f"ROI {label}")) for label in labels)
+def _named(labels: np.ndarray, known: dict[int, str]) -> Rois:
+    return Rois.named(str(known.get(int(label), f"ROI {label}")) for label in labels)
 
 
 def _centroids(image: nibabel.Nifti1Image, labels: np.ndarray) -> np.ndarray:

@@ -32,25 +32,10 @@ class Regions:
     """The regions that ``path`` describes, in ascending order of their ``codes`` if it has them."""
 
     path: Path
-    names: tuple[str, ...]
+    rois: Rois
     codes: np.ndarray | None = None
-    centroids: np.ndarray | None = None
-    hemispheres: tuple[str, ...] | None = None
 
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def rows(self, index: np.ndarray) -> "Regions":
-        """Some of the regions, in the order of ``index``."""
-        return replace(
-            self,
-            names=tuple(self.names[row] for row in index),
-            codes=None if self.codes is None else self.codes[index],
-            centroids=None if self.centroids is None else self.centroids[index],
-            hemispheres=self.hemispheres and tuple(self.hemispheres[row] for row in index),
-        )
-
-    def of_series(self, header: Sequence[str]) -> "Regions":
+    def of_series(self, header: Sequence[str]) -> Rois:
         """The regions in the order of the columns of series, whose header may name them.
 
         A header of codes or of our names is looked up. Else, and where it only counts the columns,
@@ -62,18 +47,11 @@ class Regions:
             counts = [list(range(start, start + len(wanted))) for start in (0, 1)]
             is_known = own and (wanted not in counts or set(wanted) == set(own))
         else:
-            own, wanted = list(self.names), list(header)
+            own, wanted = list(self.rois.names), list(header)
             is_known = set(own) & set(wanted)
-        return self._looked_up(wanted, own) if is_known else self
+        return self._looked_up(wanted, own) if is_known else self.rois
 
-    def rois(self) -> Rois:
-        """The same as series.h5 keeps it."""
-        rois = Rois.named(self.names)
-        centroids = rois.centroids if self.centroids is None else self.centroids
-        known = self.hemispheres or sides(self.names, self.centroids)
-        return replace(rois, centroids=centroids, hemispheres=known)
-
-    def _looked_up(self, wanted: list, own: list) -> "Regions":
+    def _looked_up(self, wanted: list, own: list) -> Rois:
         strange = [cell for cell in wanted if cell not in own]
         if strange:
             raise BrioError(
@@ -86,26 +64,30 @@ class Regions:
                 f"{self.path} names the region(s) {shown(absent)}, which the series do not have; "
                 "choose the labels of the atlas that the series were made with"
             )
-        return self.rows(np.array([own.index(cell) for cell in wanted]))
+        return self.rois.at(np.array([own.index(cell) for cell in wanted]))
 
 
-def known_places(atlas: str) -> tuple[tuple[str, ...], np.ndarray | None]:
-    """Hemispheres of the regions of an atlas that series only number, and centroids if known.
+def known_places(atlas: str) -> tuple[tuple[str, ...], np.ndarray]:
+    """Hemispheres and centroids of the regions of an atlas that series only number.
 
     Those of CC200 are the centres of mass that the Preprocessed Connectomes Project lists. One lies
     at x = 0 and counts as right, so that every region has a side.
     """
     if atlas == "aal116":
-        return _AAL, None
+        return _AAL, np.full((len(_AAL), 3), np.nan, np.float32)
     table = np.loadtxt(Path(__file__).with_name(f"{atlas}.csv"), np.float32, "#", ",", skiprows=1)
     return tuple("L" if x < 0 else "R" for x in table[:, 1]), table[:, 1:]
 
 
-def sides(names: Sequence[str], centroids: np.ndarray | None) -> tuple[str, ...]:
-    """Hemispheres by the ends of the names, as of AAL, else by the sign of x."""
-    ends = tuple({"_L": "L", "_R": "R"}.get(name[-2:], MISSING) for name in names)
-    if set(ends) - {MISSING} or centroids is None:
-        return ends
+def with_sides(rois: Rois) -> Rois:
+    """Unknown hemispheres by the ends of the names, as of AAL, else by the sign of x."""
+    if set(rois.hemispheres) != {MISSING}:
+        return rois
+    ends = tuple({"_L": "L", "_R": "R"}.get(name[-2:], MISSING) for name in rois.names)
+    return replace(rois, hemispheres=ends if set(ends) != {MISSING} else _by_x(rois.centroids))
+
+
+def _by_x(centroids: np.ndarray) -> tuple[str, ...]:
     return tuple("L" if x < 0 else "R" if x > 0 else MISSING for x in centroids[:, 0])
 
 
@@ -132,16 +114,16 @@ def read_labels(path: Path) -> Regions:
         found = _from_comparison(path)
     elif all(len(line) == 3 and line[2].strip().isdecimal() for line in cells):
         codes = np.array([int(line[2]) for line in cells])
-        found = Regions(path, tuple(line[1].strip() for line in cells), codes)
+        found = Regions(path, Rois.named(line[1].strip() for line in cells), codes)
     elif len(first) == 1:
-        found = Regions(path, tuple(line.strip() for line in lines))
+        found = Regions(path, Rois.named(line.strip() for line in lines))
     else:
         raise BrioError(
             f"{path} is no label file of a known layout; it needs a column 'name', or lines of "
             "short name, name and number, or one name per line"
         )
     found = _ascending(found)
-    if "" in found.names or MISSING in found.names:
+    if "" in found.rois.names or MISSING in found.rois.names:
         raise BrioError(f"{path} has a region without a name; name it or remove its line")
     return _told_apart(found)
 
@@ -171,14 +153,15 @@ def _from_table(path: Path) -> Regions:
     table = _read_lowered(path)
     numbers = next((column for column in _CODES if column in table.columns), None)
     codes = None if numbers is None else _numbers(path, table, [numbers], int)[:, 0]
-    places = None
+    rois = Rois.named(table["name"])
     if {"x", "y", "z"} <= set(table.columns):
         places = _numbers(path, table.replace(MISSING, "nan"), ["x", "y", "z"], np.float32)
-    known = None
+        rois = replace(rois, centroids=places)
     if "hemisphere" in table.columns:
-        known = tuple({"l": "L", "r": "R"}.get(side[0].lower(), MISSING)
-                      for side in table["hemisphere"])  # fmt: skip
-    return Regions(path, tuple(table["name"]), codes, places, known)
+        letters = {"l": "L", "r": "R"}
+        known = (letters.get(side[0].lower(), MISSING) for side in table["hemisphere"])
+        rois = replace(rois, hemispheres=tuple(known))
+    return Regions(path, rois, codes)
 
 
 def _numbers(path: Path, table, columns: list[str], kind: type) -> np.ndarray:
@@ -200,7 +183,7 @@ def _from_comparison(path: Path) -> Regions:
     places = _numbers(path, table, ["x", "y", "z"], np.float32)
     compared = [column for column in _COMPARED if column in table.columns]
     names = tuple(_largest(row) for row in table[compared].to_numpy())
-    return Regions(path, names, codes, places, sides((), places))
+    return Regions(path, Rois(names, places, _by_x(places)), codes)
 
 
 def _largest(cells: list[str]) -> str:
@@ -218,15 +201,16 @@ def _ascending(found: Regions) -> Regions:
     if len(np.unique(found.codes)) != len(found.codes):
         raise BrioError(f"{found.path} names one label twice; keep one row per label")
     order = np.argsort(found.codes)
-    return found.rows(order[found.codes[order] != 0])
+    order = order[found.codes[order] != 0]
+    return replace(found, rois=found.rois.at(order), codes=found.codes[order])
 
 
 def _told_apart(found: Regions) -> Regions:
     """Names that occur more than once get the number of their region."""
-    count = Counter(found.names)
-    numbers = range(1, len(found) + 1) if found.codes is None else found.codes
-    names = (
-        f"{name} #{number}" if count[name] > 1 else name
-        for name, number in zip(found.names, numbers)
+    names = found.rois.names
+    count = Counter(names)
+    numbers = range(1, len(names) + 1) if found.codes is None else found.codes
+    told = (
+        f"{name} #{number}" if count[name] > 1 else name for name, number in zip(names, numbers)
     )
-    return replace(found, names=tuple(names))
+    return replace(found, rois=with_sides(replace(found.rois, names=tuple(told))))

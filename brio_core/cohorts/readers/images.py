@@ -68,9 +68,8 @@ class Extractor:
         constant = constant_columns(means[kept])
         series = self._clean(means, kept, confounds, tr)
         series[:, constant] = 0
-        return Scan(
-            series.astype(np.float32), len(means), int(constant.sum()), self.atlas.regions.names
-        )
+        names = self.atlas.regions.rois.names
+        return Scan(series.astype(np.float32), len(means), int(constant.sum()), names)
 
     def label_means(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """Mean over the voxels of each label, and which frames are finite in all of them."""

@@ -217,9 +217,9 @@ class Reader:
         if "labels" not in rois:
             return None
         found = read_labels(self._atlas_file(rois["labels"], "rois.labels"))
-        if len(found) != rois["expected"]:
+        if len(found.rois) != rois["expected"]:
             raise BrioError(
-                f"{found.path} names {len(found)} regions, but rois.expected is "
+                f"{found.path} names {len(found.rois)} regions, but rois.expected is "
                 f"{rois['expected']}; choose the labels of the atlas that the series were made with"
             )
         return found
@@ -244,11 +244,10 @@ class Reader:
             expected = self.dataset["rois"]["expected"]
             rois = Rois.named(names or [f"ROI {index + 1}" for index in range(expected)])
         else:
-            rois = self.regions.of_series(names).rois()
+            rois = self.regions.of_series(names)
         if self._known_places and not {"L", "R"} & set(rois.hemispheres):
             known, centroids = self._known_places
-            places = rois.centroids if centroids is None else centroids
-            return replace(rois, hemispheres=known, centroids=places)
+            return replace(rois, hemispheres=known, centroids=centroids)
         return rois
 
     def need(self, path: Path) -> Path:
