@@ -3,8 +3,7 @@
 The propositions are read off the model instead of proved.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -12,15 +11,6 @@ from torch import Tensor
 from brio_core.methods.brio.qualification import Qualification
 
 RANDOM = "random"
-
-
-class Retention(NamedTuple):
-    """Logits (N,) of a model that keeps ``kept`` of its factors."""
-
-    ranking: str
-    draw: int
-    kept: int
-    logits: Tensor
 
 
 def factor_scores(qualification: Qualification) -> dict[str, Tensor]:
@@ -39,7 +29,7 @@ def factor_retention(
     scores: Mapping[str, Tensor],
     draws: int = 20,
     seed: int = 0,
-) -> list[Retention]:
+) -> Iterator[tuple[str, int, int, Tensor]]:
     """Predictions of the original classifier when only the highest ranked factors are kept.
 
     Parameters
@@ -54,9 +44,9 @@ def factor_retention(
     draws : int
         Random orders, called ``random``, which ``seed`` fixes.
 
-    Returns
-    -------
-    list of Retention
+    Yields
+    ------
+    ranking, draw, kept, logits (N,)
         For every ranking and draw, 1 to J kept factors.
     """
     n_factors = len(next(iter(scores.values())))
@@ -67,28 +57,12 @@ def factor_retention(
         (RANDOM, draw, torch.randperm(n_factors, generator=generator)) for draw in range(draws)
     ]
     block = representation.shape[-1] // n_factors
-    found = []
     for name, draw, order in orders:
         for kept in range(1, n_factors + 1):
             mask = torch.zeros(n_factors, dtype=torch.bool)
             mask[order[:kept]] = True
             mask = mask.repeat_interleave(block).to(representation.device)
-            logits = classify(representation.where(mask, 0)).squeeze(-1)
-            found.append(Retention(name, draw, kept, logits))
-    return found
-
-
-class ContrastStability(NamedTuple):
-    """Proposition 1 for every source site and factor, all (E, J)."""
-
-    contrast: Tensor
-    """Delta_e of the full scans."""
-    reestimated: Tensor
-    """Delta_e of the re-estimates."""
-    bound: Tensor
-    """What their distance cannot exceed, Eq. (class_contrast_stability)."""
-    condition: Tensor
-    """Whether support is high enough in both classes to keep the sign."""
+            yield name, draw, kept, classify(representation.where(mask, 0)).squeeze(-1)
 
 
 def contrast_stability(
@@ -97,8 +71,13 @@ def contrast_stability(
     label: Tensor,
     qualification: Qualification,
     stabiliser: float = 1e-8,
-) -> ContrastStability:
+) -> dict[str, Tensor]:
     """Class contrasts before and after re-estimation, and what the support promises about them.
+
+    This is Proposition 1 for every source site and factor, (E, J) each: ``contrast`` and
+    ``reestimated``, Delta_e of full scans and of re-estimates; ``bound``, what their distance
+    cannot exceed, Eq. (class_contrast_stability); ``condition``, whether support is high enough in
+    both classes to keep the sign.
 
     Parameters
     ----------
@@ -119,27 +98,26 @@ def contrast_stability(
     contrast = qualification.site_contrast
     separation = contrast.square()[:, None] / (4 * (qualification.variance + stabiliser))
     needed = (1 + separation) / (1 + 2 * separation)
-    return ContrastStability(
-        contrast,
-        means[1] - means[0],
-        (scale * (1 / support - 1)).sqrt().sum(1),
-        (support > needed).all(1),
-    )
+    return {
+        "contrast": contrast,
+        "reestimated": means[1] - means[0],
+        "bound": (scale * (1 / support - 1)).sqrt().sum(1),
+        "condition": (support > needed).all(1),
+    }
 
 
-class VariationalForm(NamedTuple):
-    """Proposition 2 for every source-site pair and class, all (pairs, 2)."""
+def variational_form(qualification: Qualification) -> dict[str, Tensor]:
+    """How much reweighting by support saves, Eq. (pairwise_qualification_variational_solution).
 
-    penalty: Tensor
-    """-log g, the least support penalty that any factor weights can reach."""
-    relevance_penalty: Tensor
-    """The support penalty of weighting by relevance alone, which bounds it from above."""
-
-
-def variational_form(qualification: Qualification) -> VariationalForm:
-    """How much reweighting by support saves, Eq. (pairwise_qualification_variational_solution)."""
+    This is Proposition 2 for every source-site pair and class, (pairs, 2) each. ``penalty`` is
+    -log g, the least support penalty that any factor weights can reach; ``relevance_penalty`` is
+    that of weighting by relevance alone, which bounds it from above.
+    """
     pair, relevance = qualification.pair_support, qualification.relevance
-    return VariationalForm(-(relevance * pair).sum(-1).log(), -(relevance * pair.log()).sum(-1))
+    return {
+        "penalty": -(relevance * pair).sum(-1).log(),
+        "relevance_penalty": -(relevance * pair.log()).sum(-1),
+    }
 
 
 def roi_profile(qualification: Qualification, assignment: Tensor) -> Tensor:

@@ -262,19 +262,19 @@ def _factor_records(trained: TrainedFold, contributions: Tensor, draws: int) -> 
     profile = roi_profile(found, module.anchored.cpu())
     return {
         "retention": [
-            {"ranking": one.ranking, "draw": one.draw, "kept": one.kept,
-             "factors": module.hyperparameters.factors, "test_auc": trained.test_auc(one.logits)}
-            for one in retained
+            {"ranking": ranking, "draw": draw, "kept": kept,
+             "factors": module.hyperparameters.factors, "test_auc": trained.test_auc(logits)}
+            for ranking, draw, kept, logits in retained
         ],
         "profiles": [{"roi": roi, "score": float(score)} for roi, score in enumerate(profile)],
         "contrasts": [
             {"site": names[e], "factor": j,
-             **{key: float(value[e, j]) for key, value in stable._asdict().items()}}
+             **{key: float(value[e, j]) for key, value in stable.items()}}
             for e in range(len(names)) for j in range(contributions.shape[-1])
         ],
         "penalties": [
             {"site": names[first], "other_site": names[second], "class": side,
-             **{key: float(value[pair, side]) for key, value in penalties._asdict().items()}}
+             **{key: float(value[pair, side]) for key, value in penalties.items()}}
             for pair, (first, second) in enumerate(found.pairs.tolist()) for side in (0, 1)
             # Where no factor separates the classes, nothing is aligned.
             if float(found.task_score.sum()) > 0
