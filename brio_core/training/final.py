@@ -62,7 +62,7 @@ def train_final(
     problem = Problem(data, trial)
     inputs = {"series": data.cohort.series.provenance.get("source_sha256", "")}
     checkpoints = Checkpoints(folder, fingerprint(problem, inputs, wanted.code), seconds)
-    (result,) = train(problem, checkpoints, None)
+    (result,) = train(problem, checkpoints)
     if not all(torch.isfinite(one).all() for one in result.state.values()):
         checkpoints.remove()
         raise BrioError(

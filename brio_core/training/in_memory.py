@@ -63,7 +63,7 @@ def fit_folds(
     problem: Problem,
 ) -> tuple[list[FoldResult], list[dict[str, np.ndarray]], list[dict[str, Any]]]:
     """Train all folds of a problem: results, logits of each part, and decisions."""
-    results = train(problem, NoCheckpoints(), None)
+    results = train(problem, NoCheckpoints())
     return results, *judged(problem, results)
 
 

@@ -73,7 +73,7 @@ def fit_path(problem: Problem, fold: Fold) -> FoldResult:
             auc = float(validation.mean(groups)[0])
             named = dict(zip(validation.columns, groups[0].tolist()))
             history.append({"validation_auc": auc, **named, "validation_log_loss": loss})
-            if best is None or improves(auc, loss, best.validation_auc, best.validation_log_loss):
+            if best is None or improves(auc, loss, *best.validated):
                 state = {name: value.clone() for name, value in module.state_dict().items()}
                 best = FoldResult(
                     fold.name, state, point + 1, auc, loss, module.path_length, history

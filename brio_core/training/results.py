@@ -59,6 +59,11 @@ class FoldResult:
     together: int = 1
     """How many folds trained at the same time."""
 
+    @property
+    def validated(self) -> tuple[float, float]:
+        """What :func:`brio_core.training.selection.improves` compares."""
+        return self.validation_auc, self.validation_log_loss
+
 
 @dataclass(frozen=True)
 class Models:
@@ -66,9 +71,7 @@ class Models:
 
     method: type[Method]
     hyperparameters: Hyperparameters
-    n_rois: int
     names: tuple[str, ...]
-    n_sites: tuple[int, ...]
     states: tuple[dict[str, Tensor], ...]
     chosen: tuple[dict[str, Any], ...]
 
@@ -125,8 +128,8 @@ def read_models(path: str | Path) -> Models:
         ) from None
     method = registry.find(content["method"])
     hyperparameters = method.Hyperparameters.of(content["hyperparameters"], str(path))
-    by_fold = (tuple(content[key]) for key in ("folds", "n_sites", "states", "chosen"))
-    return Models(method, hyperparameters, content["n_rois"], *by_fold)
+    by_fold = (tuple(content[key]) for key in ("folds", "states", "chosen"))
+    return Models(method, hyperparameters, *by_fold)
 
 
 def write_predictions(

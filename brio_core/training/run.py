@@ -51,14 +51,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Machine:
-    """How a run is trained here; none of it changes a prediction.
-
-    ``group_size`` folds train together (default: all).
-    """
+    """How a run is trained here; none of it changes a prediction."""
 
     device: str = "auto"
     allow_cpu: bool = True
-    group_size: int | None = None
     checkpoint_seconds: float = 60.0
     memory_mb: int | None = None
     compress_models: bool = False
@@ -70,13 +66,10 @@ UNFINISHED, FINISHED = ".unfinished", "finished"
 RESULTS = ("predictions.csv", "history.csv", "models.pt", "meta.json")
 
 
-def train_run(run: Run, machine: Machine, out_dir: Path) -> None:
-    """Train every fold and write predictions.csv, history.csv, models.pt and meta.json."""
-    train_runs([run], machine, [out_dir])
-
-
 def train_runs(runs: Sequence[Run], machine: Machine, out_dirs: Sequence[Path]) -> None:
     """Train runs of the same files one after the other; their scans are read once.
+
+    Every folder gets predictions.csv, history.csv, models.pt and meta.json.
 
     Results wait in ``.unfinished`` until those of all runs are there. Whatever stops the others,
     the next attempt takes them from there.
@@ -144,7 +137,7 @@ def _train(run: Run, machine: Machine, data: TrainingData, folder: Path, begun: 
 
     values = values_to_try(method, run.params)
     training_begun = time.perf_counter()
-    results, tries = search(problem, values, checkpoints, machine.group_size)
+    results, tries = search(problem, values, checkpoints)
     if device.type == "cuda":
         torch.cuda.synchronize()
     earlier = sum(one.earlier for one in kept)

@@ -21,7 +21,9 @@ from brio_core.training.results import FoldResult
 from brio_core.training.selection import improves
 
 
-def train(problem: Problem, checkpoints: Checkpoints, group_size: int | None) -> list[FoldResult]:
+def train(
+    problem: Problem, checkpoints: Checkpoints, group_size: int | None = None
+) -> list[FoldResult]:
     """Fit every fold; results come in the order of the split file."""
     if problem.trial.fits_paths:
         return fit_paths(problem, checkpoints)
@@ -33,7 +35,7 @@ def train(problem: Problem, checkpoints: Checkpoints, group_size: int | None) ->
     return [results[fold.name] for fold in problem.data.folds]
 
 
-def groups(problem: Problem, group_size: int | None) -> Iterator[list[Fold]]:
+def groups(problem: Problem, group_size: int | None = None) -> Iterator[list[Fold]]:
     """Folds that train together: those of equal shapes, ``group_size`` at most."""
     by_shape: dict[tuple[int, int], list[Fold]] = {}
     for fold in problem.data.folds:
@@ -112,7 +114,6 @@ def search(
     problem: Problem,
     values: dict[str, list],
     checkpoints: Callable[[Problem], Checkpoints],
-    group_size: int | None,
 ) -> tuple[list[FoldResult], list[dict[str, Any]]]:
     """Fit every fold with every choice of ``values``; each keeps what its validation likes best.
 
@@ -124,17 +125,12 @@ def search(
     tries = []
     for chosen in combinations(values):
         here = problem.with_hyperparameters(chosen)
-        results = train(here, checkpoints(here), group_size)
+        results = train(here, checkpoints(here))
         results = [replace(result, chosen=chosen) for result in results]
         mean = fmean(result.validation_auc for result in results)
         tries.append({"chosen": chosen, "validation_auc": mean})
         best = [
-            new if old is None or _preferred(new, old) else old
+            new if old is None or improves(*new.validated, *old.validated) else old
             for old, new in itertools.zip_longest(best, results)
         ]
     return best, tries
-
-
-def _preferred(new: FoldResult, old: FoldResult) -> bool:
-    pairs = [(one.validation_auc, one.validation_log_loss) for one in (new, old)]
-    return improves(*pairs[0], *pairs[1])
