@@ -150,7 +150,7 @@ def made_up(subjects: int):
             series = smooth_noise(draw, FRAMES, 30) @ mixing + smooth_noise(draw, FRAMES, rois)
         else:
             series = series[5:]
-        yield number, f"s{number:05d}", Scan(series, len(series), 0)
+        yield f"s{number:05d}", Scan(series, len(series))
 
 
 def search(subjects: int) -> tuple:

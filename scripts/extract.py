@@ -21,8 +21,7 @@ def main() -> None:
     from brio_core.cohorts.readers.reader import open_reader
 
     reader = open_reader(arguments.dataset, arguments.data_dir)
-    candidates = read_candidates(arguments.candidates)
-    batch = list(enumerate(candidates))[arguments.batch :: arguments.batches]
+    batch = read_candidates(arguments.candidates)[arguments.batch :: arguments.batches]
     write_batch(arguments.out, extract_batch(reader, batch))
 
 

@@ -105,7 +105,7 @@ def test_candidates_cannot_point_elsewhere(lab, path):
     source = open_reader(DATASET, lab.folder / "data")
     candidate = find_candidates(source)[0] | {"source": path}
     with pytest.raises(BrioError, match="outside"):
-        list(extract_batch(source, [(0, candidate)]))
+        list(extract_batch(source, [candidate]))
 
 
 def test_names_of_regions(lab, run_cohort):
@@ -126,7 +126,7 @@ def test_arrays_of_objects_are_refused(lab, run_cohort):
     source = open_reader(dataset, lab.folder / "data")
     (result,) = [
         result
-        for _, subject, result in extract_batch(source, list(enumerate(find_candidates(source))))
+        for subject, result in extract_batch(source, find_candidates(source))
         if subject == "s00"
     ]
     assert "unreadable file: s00.npy" in str(result)

@@ -70,7 +70,7 @@ def check_cohort(dataset: dict, data_dir: str | Path, split_seed: int = 0) -> Re
     try:
         candidates = find_candidates(reader)
         outcomes, sketches = [], Sketches(rules.rois)
-        for _, subject, result in extract_batch(reader, list(enumerate(candidates))):
+        for subject, result in extract_batch(reader, candidates):
             outcomes.append(Outcome.of(subject, result))
             if not inclusion.scan_reason(outcomes[-1], rules):
                 sketches.add(subject, result.series)

@@ -1,14 +1,13 @@
 """One extract job: reads the scans of a batch of candidates and stores what came of each.
 
-Its file has one group per candidate, called by its position in candidates.tsv, with the attributes
-of :class:`Outcome`; a readable scan has the datasets ``series``, ``names`` and ``dead`` beside
-them.
+Its file has one numbered group per candidate, with facts of its :class:`Outcome` as attributes; a
+readable scan has the datasets ``series``, ``names`` and ``dead`` beside them.
 """
 
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -23,18 +22,18 @@ from brio_core.system.errors import BrioError
 from brio_core.system.files import atomic
 
 KIND = "brio-part"
+# In the order of Outcome, whose names and dead regions come behind them.
+_ATTRIBUTES = ("subject", "reason", "frames_before", "frames_after", "rois", "source_sha256")
 
 
-def extract_batch(
-    reader: Reader, batch: list[tuple[int, dict]]
-) -> Iterator[tuple[int, str, Scan | Unusable]]:
-    """Read the scans of (position, candidate) pairs; a bad one never loses the others.
+def extract_batch(reader: Reader, batch: list[dict]) -> Iterator[tuple[str, Scan | Unusable]]:
+    """Read the scans of some candidates; a bad one never loses the others.
 
     An atlas that fits none of the images that could be read is the cohort's problem and an error;
     one that fits some of them is the problem of the others.
     """
     read, misfits = 0, []
-    for done, (position, candidate) in enumerate(batch, start=1):
+    for done, candidate in enumerate(batch, start=1):
         result = _extract(reader, candidate)
         if isinstance(result, Scan):
             read += 1
@@ -46,7 +45,7 @@ def extract_batch(
         width, end = (79, "\r") if sys.stderr.isatty() and done < len(batch) else (0, "\n")
         line = f"{done}/{len(batch)} {candidate['subject']}: {text}".ljust(width)
         print(line, end=end, file=sys.stderr, flush=True)
-        yield position, candidate["subject"], result
+        yield candidate["subject"], result
     if misfits and not read:
         raise BrioError(
             f"the atlas of cohort {reader.dataset['cohort']} fits none of its images "
@@ -97,10 +96,14 @@ class Outcome:
     frames_before: int = -1
     frames_after: int = -1
     rois: int = -1
-    constant_rois: int = -1
-    names: tuple[str, ...] = ()
     source_sha256: str = ""
+    names: tuple[str, ...] = ()
     dead: tuple[int, ...] = ()
+
+    @property
+    def constant_rois(self) -> int:
+        """How many regions are without signal."""
+        return -1 if self.reason else len(self.dead)
 
     @classmethod
     def of(cls, subject: str, result: Scan | Unusable) -> "Outcome":
@@ -112,10 +115,9 @@ class Outcome:
             frames_before=result.frames_before,
             frames_after=len(result.series),
             rois=result.series.shape[1],
-            constant_rois=result.constant_rois,
             source_sha256=result.source_sha256,
             names=result.names,
-            dead=tuple(np.flatnonzero(~result.series.any(axis=0)).tolist()),
+            dead=result.dead,
         )
 
 
@@ -125,20 +127,19 @@ def joint_checksum(outcomes: Iterable[Outcome]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def write_batch(path: str | Path, results: Iterable[tuple[int, str, Scan | Unusable]]) -> None:
+def write_batch(path: str | Path, results: Iterable[tuple[str, Scan | Unusable]]) -> None:
     """Write what :func:`extract_batch` yields, one candidate after the other."""
     with atomic(path) as temporary, sealed.create(temporary) as store:
         store.attrs.update(format=KIND, version=FORMAT_VERSION)
-        for position, subject, result in results:
+        for number, (subject, result) in enumerate(results):
             store.check_disk()
-            group = store.create_group(f"{position:06d}")
-            facts = asdict(Outcome.of(subject, result))
-            names, dead = facts.pop("names"), facts.pop("dead")
-            group.attrs.update(facts)
+            group = store.create_group(f"{number:06d}")
+            outcome = Outcome.of(subject, result)
+            group.attrs.update({name: getattr(outcome, name) for name in _ATTRIBUTES})
             if isinstance(result, Scan):
                 group["series"] = np.ascontiguousarray(result.series, np.float32)
-                group.create_dataset("names", data=list(names), dtype=h5py.string_dtype())
-                group["dead"] = np.array(dead, np.int64)
+                group.create_dataset("names", data=list(result.names), dtype=h5py.string_dtype())
+                group["dead"] = np.array(result.dead, np.int64)
 
 
 class ExtractedScans:
@@ -160,11 +161,9 @@ class ExtractedScans:
         group = self._group[subject]
         names = tuple(group["names"].asstr()[:].tolist()) if "names" in group else ()
         dead = tuple(group["dead"][:].tolist()) if "dead" in group else ()
-        facts = {
-            name: value if isinstance(value, str) else int(value)
-            for name, value in group.attrs.items()
-        }
-        return Outcome(**facts, names=names, dead=dead)
+        values = (group.attrs[name] for name in _ATTRIBUTES)
+        facts = (value if isinstance(value, str) else int(value) for value in values)
+        return Outcome(*facts, names, dead)
 
     def series(self, subjects: Iterable[str]) -> Iterator[np.ndarray]:
         """The series of some subjects, one at a time."""

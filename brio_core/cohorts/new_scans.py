@@ -16,7 +16,7 @@ import numpy as np
 from brio_core.cohorts.cohort import covariates_of
 from brio_core.cohorts.readers.bids import BidsReader
 from brio_core.cohorts.readers.series import SERIES_ENDINGS, series_scan
-from brio_core.cohorts.scan import Scan, Unusable, constant_columns
+from brio_core.cohorts.scan import Scan, Unusable
 from brio_core.cohorts.stores import read_series
 from brio_core.cohorts.tables import MISSING, read_table
 from brio_core.system import sealed
@@ -84,8 +84,7 @@ def _stored(path: Path) -> Iterator[NewScan]:
     series = read_series(path)
     for row, subject in enumerate(series.subjects):
         values = np.array(series.scan(row))
-        constant = int(constant_columns(values).sum())
-        yield NewScan(subject, Scan(values, len(values), constant, series.rois.names))
+        yield NewScan(subject, Scan(values, len(values), series.rois.names))
 
 
 def _folder(path: Path, other: set[Path]) -> Iterator[tuple[str, Path]]:

@@ -34,10 +34,14 @@ class Scan:
 
     series: np.ndarray
     frames_before: int
-    constant_rois: int
     names: tuple[str, ...] = ()
     note: str = ""
     source_sha256: str = ""
+
+    @property
+    def dead(self) -> tuple[int, ...]:
+        """Places of the regions without signal, whose series are zero."""
+        return tuple(np.flatnonzero(~self.series.any(axis=0)).tolist())
 
 
 def clean_scan(values: np.ndarray, names: tuple[str, ...] = (), file: str = "") -> Scan:
@@ -56,9 +60,8 @@ def clean_scan(values: np.ndarray, names: tuple[str, ...] = (), file: str = "") 
         raise Unusable(
             f"impossible values: up to {largest:.1e}{where}, and no scanner reaches {LARGEST:g}"
         )
-    constant = constant_columns(kept)
-    kept[:, constant] = 0
-    return Scan(kept, len(values), int(constant.sum()), names)
+    kept[:, constant_columns(kept)] = 0
+    return Scan(kept, len(values), names)
 
 
 def constant_columns(values: np.ndarray) -> np.ndarray:
@@ -77,5 +80,4 @@ def join_runs(scans: list[Scan], note: str) -> Scan:
         varies = ~constant_columns(series)
         parts.append((series - series.mean(axis=0)) * varies / np.where(varies, spread, 1))
     series = np.concatenate(parts).astype(np.float32)
-    before = sum(scan.frames_before for scan in scans)
-    return Scan(series, before, int(constant_columns(series).sum()), scans[0].names, note)
+    return Scan(series, sum(scan.frames_before for scan in scans), scans[0].names, note)

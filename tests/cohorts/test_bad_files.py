@@ -28,9 +28,8 @@ from brio_core.cohorts.readers.reader import open_reader
 from brio_core.cohorts.scan import Scan
 
 reader = open_reader(json.loads(sys.argv[1]), sys.argv[2])
-batch = list(enumerate(find_candidates(reader)))
 found = {subject: isinstance(result, Scan) or str(result)
-         for _, subject, result in extract_batch(reader, batch)}
+         for subject, result in extract_batch(reader, find_candidates(reader))}
 print(json.dumps(found))
 """
 
@@ -217,8 +216,7 @@ def test_what_nobody_foresaw_is_a_reason(tmp_path, monkeypatch):
 
     monkeypatch.setattr(series, "series_scan", moody)
     reader = open_reader(dataset, tmp_path)
-    batch = list(enumerate(find_candidates(reader)))
-    first, second = (result for *_, result in extract_batch(reader, batch))
+    first, second = (result for _, result in extract_batch(reader, find_candidates(reader)))
     assert str(first) == "unreadable file: a.tsv (AssertionError: deep inside of a library)"
     assert isinstance(second, Scan)
 

@@ -49,7 +49,7 @@ def _runs(candidate):
 def _read(data, subject, **source):
     opened = open_reader(bids_dataset(**source), data)
     candidate = next(c for c in find_candidates(opened) if c["subject"] == subject)
-    return next(extract_batch(opened, [(0, candidate)]))[2]
+    return next(extract_batch(opened, [candidate]))[1]
 
 
 def test_one_rule_for_several_runs(data):
@@ -147,9 +147,9 @@ class TestReadySeries:
         assert first["source"].endswith("_seg-AAL_stat-mean_timeseries.tsv")
         assert (first["tr"], first["excluded"]) == ("2.0", "")
         assert second["excluded"].startswith("missing file: small/derivatives/fmriprep/sub-02/func")
-        scan = next(extract_batch(source, [(0, first)]))[2]
+        scan = next(extract_batch(source, [first]))[1]
         assert scan.series.shape == (69, 4) and scan.frames_before == 70
-        assert (scan.constant_rois, scan.names[0]) == (1, "LH_A")
+        assert (len(scan.dead), scan.names[0]) == (1, "LH_A")
         assert source.rois(scan.names).names == ("LH_A", "LH_B", "RH_A", "RH_B")
 
 

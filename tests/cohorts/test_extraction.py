@@ -59,7 +59,7 @@ def test_equals_plain_label_means_and_nilearn(source, candidates, subject):
     candidate = candidates[subject]
     scan = source.read(source.data_dir / candidate["source"], float(candidate["tr"]))
     np.testing.assert_allclose(scan.series, _expected(source, candidate), atol=1e-3)
-    assert (scan.constant_rois, scan.frames_before) == (0, len(scan.series))
+    assert (scan.dead, scan.frames_before) == ((), len(scan.series))
 
 
 def test_non_finite_frames_are_dropped_before_cleaning(source, candidates):
@@ -73,7 +73,7 @@ def test_non_finite_frames_are_dropped_before_cleaning(source, candidates):
 def test_constant_roi_is_exactly_zero(source, candidates):
     candidate = candidates["sub-017"]
     scan = source.read(source.data_dir / candidate["source"], float(candidate["tr"]))
-    assert scan.constant_rois == 1
+    assert scan.dead == (20,)
     assert (scan.series[:, 20] == 0).all()
     assert (np.delete(scan.series, 20, 1).std(0) > 0.9).all()
 
@@ -116,11 +116,11 @@ def test_one_image_on_another_grid_does_not_lose_the_batch(demo_data, load_datas
     affine[:3, 3] += 90
     nibabel.save(nibabel.Nifti1Image(image.get_fdata(), affine), shifted)
     bad = rows["sub-001"] | {"source": shifted.name}
-    results = list(extract_batch(good, [(0, bad), (1, rows["sub-002"])]))
-    assert isinstance(results[0][2], AtlasMisfit)
-    assert len(results[1][2].series) > 100
+    results = list(extract_batch(good, [bad, rows["sub-002"]]))
+    assert isinstance(results[0][1], AtlasMisfit)
+    assert len(results[1][1].series) > 100
     with pytest.raises(BrioError, match=r"atlas of cohort demo fits none .* label\(s\) "):
-        list(extract_batch(good, [(0, bad)]))
+        list(extract_batch(good, [bad]))
     shifted.unlink()
 
 
@@ -135,7 +135,7 @@ def test_a_signal_is_no_bad_scan(source, candidates, monkeypatch):
     monkeypatch.setattr(signals, "_received", [])
     monkeypatch.setattr(source, "read_runs", read)
     with pytest.raises(KeyboardInterrupt):
-        list(extract_batch(source, [(0, candidates["sub-002"])]))
+        list(extract_batch(source, [candidates["sub-002"]]))
 
 
 def test_three_dimensional_image_is_a_reason(source, candidates, tmp_path):

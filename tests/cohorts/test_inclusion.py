@@ -40,7 +40,7 @@ def cohort():
             candidates.append(
                 {"subject": subject, "site": site, "label": str(number % 2), "excluded": ""}
             )
-            outcomes.append(Outcome(subject, "", 60, 60, 10, 0, ("x", "y")))
+            outcomes.append(Outcome(subject, "", 60, 60, 10, "", ("x", "y")))
     return candidates, outcomes
 
 
@@ -61,7 +61,7 @@ def test_nothing_wrong(cohort):
     [
         ({"rois": 9}, "wrong number of ROIs: 9 instead of 10"),
         ({"frames_after": 49}, "too few frames: 49 of at least 50"),
-        ({"constant_rois": 3}, "too many constant ROIs: 3 of 10, at most 2"),
+        ({"dead": (0, 1, 2)}, "too many constant ROIs: 3 of 10, at most 2"),
         ({"reason": "unreadable image: x"}, "unreadable image: x"),
         ({"names": ("y", "x")}, "other ROI names: not those of A0"),
     ],
@@ -76,7 +76,7 @@ def test_reasons_of_a_subject(cohort, changes, reason):
 
 def test_limits_are_inclusive(cohort):
     candidates, outcomes = cohort
-    _change(outcomes, "B1", frames_after=50, constant_rois=2)
+    _change(outcomes, "B1", frames_after=50, dead=(0, 1))
     assert not any(exclusion_reasons(candidates, outcomes, RULES).values())
 
 

@@ -78,7 +78,7 @@ def test_both_readers_give_the_same_cleaned_scan(atlas, volume, tmp_path):
         _extractor(atlas, reader=reader).extract(path, 2.0) for reader in ("stream", "masker")
     )
     assert len(streamed.series) == len(masked.series) == FRAMES - 1
-    assert streamed.constant_rois == masked.constant_rois == 1
+    assert len(streamed.dead) == len(masked.dead) == 1
     np.testing.assert_allclose(streamed.series, masked.series, atol=2e-4)
 
 

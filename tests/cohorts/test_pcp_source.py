@@ -127,7 +127,7 @@ def test_original_files():
     assert len(scans) == 10
     assert all(scan.series.shape[1] == 200 for scan in scans.values())
     assert all(scan.names == tuple(map(str, range(1, 201))) for scan in scans.values())
-    assert scans["Caltech_0051478"].constant_rois == 118
+    assert len(scans["Caltech_0051478"].dead) == 118
     first, second = scans["UM_1_0050279"], scans["UM_1_0050286"]
     assert first.series.tobytes() == second.series.tobytes()
 

@@ -181,7 +181,7 @@ def test_constant_rois_become_zero(tmp_path):
     values[:, 1], values[:, 4] = 7, 0
     np.save(tmp_path / "s.npy", values)
     scan = series_scan(tmp_path / "s.npy")
-    assert scan.constant_rois == 2
+    assert len(scan.dead) == 2
     assert not scan.series[:, [1, 4]].any()
 
 

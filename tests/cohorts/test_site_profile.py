@@ -199,7 +199,7 @@ def judged():
         for subject, (site, label, scan) in people.items():
             row = {"subject": subject, "site": site, "label": label, "mean_fd": f"0.{len(subject)}"}
             candidates.append(row | {"excluded": ""})
-            outcomes.append(Outcome(subject, "", len(scan), len(scan), ROIS, 0))
+            outcomes.append(Outcome(subject, "", len(scan), len(scan), ROIS))
             sketches.add(subject, scan)
         rules = Rules(ROIS, min_subjects_per_class=0, duplicates=rule)
         reasons = exclusion_reasons(candidates, outcomes, rules, sketches)

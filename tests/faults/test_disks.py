@@ -55,8 +55,8 @@ draw, names = np.random.default_rng(0), [str(number) for number in range(50)]
 scans = {f"s{number}": draw.standard_normal((60, 50)).astype("f4") for number in range(60)}
 
 def extract():
-    found = (Scan(scan, 60, 0, tuple(names)) for scan in scans.values())
-    write_batch("full/out.h5", zip(range(60), scans, found))
+    found = (Scan(scan, 60, tuple(names)) for scan in scans.values())
+    write_batch("full/out.h5", zip(scans, found))
 
 def assemble():
     write_series("full/out.h5", scans, scans.values(), Rois.named(names), {})

@@ -171,8 +171,7 @@ def our_files(tmp_path_factory):
     scans = [generator.standard_normal((9, 4)).astype(np.float32) for _ in subjects]
     write_series(folder / "series.h5", subjects, scans, Rois.named("ABCD"), {"made": "up"})
     write_fc(folder / "fc.h5", subjects, (np.eye(4, dtype=np.float32) for _ in subjects))
-    results = [(i, name, Scan(scan, 9, 0, tuple("ABCD"))) for i, (name, scan) in
-               enumerate(zip(subjects, scans))]  # fmt: skip
+    results = [(name, Scan(scan, 9, tuple("ABCD"))) for name, scan in zip(subjects, scans)]
     write_batch(folder / "part.h5", results[:5])
     columns = {"subject": subjects, "site": [f"site{i % 5}" for i in range(40)],
                "label": [i // 5 % 2 for i in range(40)], "group": ["n/a"] * 40}  # fmt: skip

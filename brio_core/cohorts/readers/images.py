@@ -65,11 +65,9 @@ class Extractor:
             kept = np.intersect1d(kept, unscrubbed)
         if reason := too_few_frames(len(kept), self.min_frames):
             raise Unusable(reason, len(means), len(kept))
-        constant = constant_columns(means[kept])
         series = self._clean(means, kept, confounds, tr)
-        series[:, constant] = 0
-        names = self.atlas.regions.rois.names
-        return Scan(series.astype(np.float32), len(means), int(constant.sum()), names)
+        series[:, constant_columns(means[kept])] = 0
+        return Scan(series.astype(np.float32), len(means), self.atlas.regions.rois.names)
 
     def label_means(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """Mean over the voxels of each label, and which frames are finite in all of them."""
