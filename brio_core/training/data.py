@@ -1,8 +1,8 @@
 """What is trained on: a cohort, its folds and labels, and the device that holds them."""
 
-import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -83,36 +83,30 @@ def padded_scans(series: Series, device: torch.device) -> Rows:
     return Rows(read, shape)
 
 
+@dataclass(eq=False)
 class TrainingData:
-    """A cohort and its folds on a device; every scan is there once, whatever is tried on it."""
+    """A cohort and its folds on a device; every scan is there once, whatever is tried on it.
 
-    def __init__(
-        self,
-        cohort: Cohort,
-        split: dict,
-        folds: Sequence[Fold],
-        device: torch.device,
-        memory_budget: int | None = None,
-        memory_limit: int | None = None,
-    ) -> None:
-        """``memory_budget``: bytes on the device for a table; default half of what is free.
+    ``budget`` are bytes on the device for a table, by default half of what is free, and
+    ``memory_mb`` is what the process may have of the host in all.
+    """
 
-        ``memory_limit``: bytes of the host that the process may have in all.
-        """
-        self.cohort = cohort
-        self.split = split
-        self.label = np.asarray(split["label"], np.int64)
-        self.folds = list(folds)
-        self.device = device
-        self._memory_budget = memory_budget
-        self._memory_limit = memory_limit
-        self._tables: dict[str, Table] = {}
+    cohort: Cohort
+    split: dict
+    folds: Sequence[Fold]
+    device: torch.device
+    budget: int | None = None
+    memory_mb: int | None = None
+    _tables: dict[str, Table] = field(default_factory=dict)
+
+    @cached_property
+    def label(self) -> np.ndarray:
+        """Classes of the subjects, which a split may have permuted."""
+        return np.asarray(self.split["label"], np.int64)
 
     def on_sources(self) -> "TrainingData":
-        """The same scans with folds whose source subjects all train."""
-        other = copy.copy(self)
-        other.folds = [fold.on_sources(self.parts.values()) for fold in self.folds]
-        return other
+        """The same scans, with the same tables, and folds whose source subjects all train."""
+        return replace(self, folds=[fold.on_sources(self.parts.values()) for fold in self.folds])
 
     @property
     def parts(self) -> dict[str, np.ndarray]:
@@ -128,9 +122,10 @@ class TrainingData:
     @property
     def memory_budget(self) -> int:
         """Bytes that scans, or features cached from them, may take on the device."""
-        if self._memory_budget is None:
-            return half_of_free_memory(self.device, self._memory_limit)
-        return self._memory_budget
+        if self.budget is None:
+            limit = None if self.memory_mb is None else self.memory_mb * 10**6
+            return half_of_free_memory(self.device, limit)
+        return self.budget
 
     @property
     def n_rois(self) -> int:
@@ -208,8 +203,7 @@ class RunFiles:
             )
         estimates = {fold["name"]: fold["estimate"] for fold in block_length["folds"]}
         folds = folds_of(split, lambda fold: estimates[fold["name"]])
-        limit = None if memory_mb is None else memory_mb * 10**6
-        return TrainingData(cohort, split, folds, device, memory_limit=limit)
+        return TrainingData(cohort, split, folds, device, memory_mb=memory_mb)
 
     def checksums(self) -> dict[str, str]:
         """What results keep, so that stale ones are noticed; a split has its own checksum."""

@@ -92,8 +92,7 @@ def _data(wanted: Wanted, device: torch.device, memory_mb: int | None) -> Traini
     folds = folds_of(
         split, lambda fold: fold_block_length(fold, split, cohort.series, **wanted.block_length)
     )
-    limit = None if memory_mb is None else memory_mb * 10**6
-    return TrainingData(cohort, split, folds, device, memory_limit=limit)
+    return TrainingData(cohort, split, folds, device, memory_mb=memory_mb)
 
 
 def final_decision(wanted: Wanted, problem: Problem, result: FoldResult) -> dict[str, float]:

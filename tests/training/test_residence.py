@@ -23,7 +23,7 @@ from brio_core.training.trainer import train
 
 def histories(tmp_path, device, budget):
     problem, _ = make_problem("brio", folds=slice(0, 3))
-    problem.data.device, problem.data._memory_budget = torch.device(device), budget
+    problem.data.device, problem.data.budget = torch.device(device), budget
     results = train(problem, Checkpoints(tmp_path / str(budget), "test", 1e9), None)
     return problem, [result.history for result in results]
 
@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_read_from_its_file_and_nothing_changes(name, tmp_p
     for number, budget in enumerate((1 << 30, 0)):
         problem, _ = make_problem(name, folds=slice(0, 2))
         problem.data.cohort = on_disk(problem, tmp_path / str(number))
-        problem.data._memory_budget = budget
+        problem.data.budget = budget
         results.append(train(problem, Checkpoints(tmp_path / f"c{number}", "test", 1e9), None))
         scans = {need for need in problem.trial.method.needs if need in ("fc", "bold")}
         if not problem.trial.fits_paths:
