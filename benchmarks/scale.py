@@ -161,8 +161,8 @@ def search(subjects: int) -> tuple:
         before, begun = peak_memory(), time.perf_counter()
         scans, sketches = ExtractedScans([path]), Sketches(ARGUMENTS.rois)
         names = [f"s{number:05d}" for number in range(subjects)]
-        for subject, series in zip(names, scans.series(names)):
-            sketches.add(subject, series)
+        for subject in names:
+            sketches.add(subject, scans.series(subject))
         read = time.perf_counter() - begun
         pairs = sketches.pairs(set(names))
         total = time.perf_counter() - begun

@@ -50,7 +50,7 @@ def main() -> None:
     sketches = Sketches(rules.rois)
     for outcome in outcomes:
         if not inclusion.scan_reason(outcome, rules):
-            sketches.add(outcome.subject, next(scans.series([outcome.subject])))
+            sketches.add(outcome.subject, scans.series(outcome.subject))
     reasons = inclusion.exclusion_reasons(candidates, outcomes, rules, sketches)
 
     print(inclusion.summary(candidates, reasons, cohort), file=sys.stderr)
@@ -78,7 +78,7 @@ def main() -> None:
     for note in regions.notes():
         print(note, file=sys.stderr)
     alive = np.flatnonzero(~regions.dropped)
-    series = (scan[:, alive] for scan in scans.series(subjects))
+    series = (scans.series(subject)[:, alive] for subject in subjects)
     write_series(arguments.series, subjects, series, rois.at(alive), provenance)
     write_table(arguments.regions, dead_regions.COLUMNS, regions.rows())
     rows = inclusion.inclusion_rows(candidates, outcomes, reasons)

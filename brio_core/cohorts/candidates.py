@@ -11,10 +11,11 @@ from brio_core.cohorts.readers.reader import Reader
 from brio_core.cohorts.scan import RUN_SEPARATOR, Unusable
 from brio_core.cohorts.tables import (
     MISSING,
+    bare,
     did_you_mean,
     letters,
     plain,
-    read_table,
+    read_own_table,
     refuse_formula,
 )
 from brio_core.system.errors import BrioError
@@ -81,13 +82,13 @@ def _without_id(row: dict, columns: dict, labels: dict, number: int) -> dict:
 
 def _without_row(reader: Reader, candidates: list[dict]) -> list[dict]:
     """Scans that lie in the folder, but which no row of the table names."""
-    listed = {letters(candidate["subject"].removeprefix("sub-")) for candidate in candidates}
+    listed = {bare(candidate["subject"]) for candidate in candidates}
     used = {name for one in candidates for name in one["source"].split(RUN_SEPARATOR)}
     found = {}
     for subject, path in sorted(reader.scan_files()):
         name = path.relative_to(reader.data_dir).as_posix()
         subject = plain(subject)
-        if name not in used and letters(subject.removeprefix("sub-")) not in listed:
+        if name not in used and bare(subject) not in listed:
             refuse_formula(subject, f"the beginning of {path}")
             reason = f"{NO_ROW}: {plain(name)} is not in {reader.table_path.name}"
             own = {"subject": subject, "source": plain(name), "excluded": reason}
@@ -97,11 +98,9 @@ def _without_row(reader: Reader, candidates: list[dict]) -> list[dict]:
 
 def read_candidates(path) -> list[dict]:
     """The rows of candidates.tsv."""
-    table = read_table(path)
-    missing = [column for column in COLUMNS if column not in table.columns]
-    if missing or table.empty:
-        what = f"has no column {missing[0]!r}" if missing else "lists no subjects"
-        raise BrioError(f"{path} {what}; delete it and run the workflow again")
+    table = read_own_table(path, COLUMNS)
+    if table.empty:
+        raise BrioError(f"{path} lists no subjects; delete it and run the workflow again")
     candidates = table.to_dict(orient="records")
     for candidate in candidates:
         if candidate["excluded"] == MISSING:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from brio_core.cohorts.stores import Series, read_fc, read_series
-from brio_core.cohorts.tables import SEXES, covariate, read_table
+from brio_core.cohorts.tables import SEXES, covariate, read_own_table
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
 
@@ -17,12 +17,7 @@ PARTICIPANT_COLUMNS = (
 
 def read_participants(path: str | Path):
     """participants.tsv with integer labels."""
-    table = read_table(path)
-    missing = [column for column in PARTICIPANT_COLUMNS if column not in table.columns]
-    if missing:
-        raise BrioError(
-            f"{path} has no column {missing[0]!r}; delete it and run the workflow again"
-        )
+    table = read_own_table(path, PARTICIPANT_COLUMNS)
     cut_off = ~table["label"].isin(["0", "1"])
     # A whole table ends with a line break.
     cut_off.iloc[-1:] |= Path(path).read_bytes()[-1:] != b"\n"

@@ -165,7 +165,6 @@ class ExtractedScans:
         facts = (value if isinstance(value, str) else int(value) for value in values)
         return Outcome(*facts, names, dead)
 
-    def series(self, subjects: Iterable[str]) -> Iterator[np.ndarray]:
-        """The series of some subjects, one at a time."""
-        for subject in subjects:
-            yield self._group[subject]["series"][:]
+    def series(self, subject: str) -> np.ndarray:
+        """The series of a subject whose scan could be read."""
+        return self._group[subject]["series"][:]

@@ -57,6 +57,16 @@ def read_table(path: str | Path, sheet: str | None = None):
     return table.map(plain)
 
 
+def read_own_table(path: str | Path, columns: Iterable[str]):
+    """A table that the workflow has written, with all these columns."""
+    table = read_table(path)
+    if missing := [column for column in columns if column not in table.columns]:
+        raise BrioError(
+            f"{path} has no column {missing[0]!r}; delete it and run the workflow again"
+        )
+    return table
+
+
 def _read_text(path: Path):
     """The lines of a text table; pandas names columns without a name, or with that of another."""
     import pandas as pd
@@ -177,6 +187,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_letters = {letters(one): one for one in known}
     close = get_close_matches(letters(name), by_letters, 1)
     return f"did you mean {by_letters[close[0]]!r}?" if close else ""
+
+
+def bare(subject: str) -> str:
+    """Letters and digits of an id: one study spells it sub-NDARINV0A and NDAR_INV0A."""
+    return letters(subject.lower().removeprefix("sub-"))
 
 
 def letters(name: str) -> str:

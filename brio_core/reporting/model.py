@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from brio_core.cohorts.cohort import Cohort, read_participants, read_table
+from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.stores import input_checksums
+from brio_core.cohorts.tables import read_table
 from brio_core.evaluation.confounds import Scored, auc_over_sites, subgroups
 from brio_core.evaluation.intervals import delong, interval_over_sites, prediction_interval
 from brio_core.evaluation.scores import (

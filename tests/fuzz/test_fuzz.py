@@ -182,7 +182,7 @@ def our_files(tmp_path_factory):
 
 def read_part(path):
     parts, subjects = ExtractedScans([path]), [f"s{i}" for i in range(5)]
-    return list(map(parts.outcome, subjects)), list(parts.series(subjects))
+    return list(map(parts.outcome, subjects)), list(map(parts.series, subjects))
 
 
 def is_series(found) -> bool:

@@ -1,7 +1,6 @@
 """What every kind of source has in common, and which reader belongs to which kind."""
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +10,7 @@ from pathlib import Path
 from brio_core.cohorts.atlases.regions import Regions, known_places, read_labels
 from brio_core.cohorts.scan import Scan, Unusable, join_runs
 from brio_core.cohorts.stores import Rois
-from brio_core.cohorts.tables import MISSING, read_table
+from brio_core.cohorts.tables import MISSING, bare, read_table
 from brio_core.system.errors import BrioError
 
 # A new kind is one module called like it with a class such as BidsReader, its name here, and its
@@ -46,18 +45,13 @@ def _rows(path: Path, further: dict):
             raise BrioError(f"{path} has no column {column!r}; correct source.tables")
     for column, values in wanted.items():
         rows = rows[rows[column].isin([str(value) for value in values])]
-    twice = rows[further["subject"]][rows[further["subject"]].map(_key).duplicated()]
+    twice = rows[further["subject"]][rows[further["subject"]].map(bare).duplicated()]
     if len(twice):
         raise BrioError(
             f"{path} has several rows for subject {twice.iloc[0]}; choose among them with 'rows' "
             "under source.tables, such as rows: {session: [baseline]}"
         )
     return rows
-
-
-def _key(subject: str) -> str:
-    """Letters and digits of an id: one study spells it sub-NDARINV0A and NDAR_INV0A."""
-    return re.sub("[^a-z0-9]", "", subject.lower().removeprefix("sub-"))
 
 
 class Reader:
@@ -107,8 +101,8 @@ class Reader:
                         f"column {column!r} is in {path} and in the table of subjects; leave it "
                         "out of source.tables, or rename one of them"
                     )
-                values = dict(zip(rows[further["subject"]].map(_key), rows[column]))
-                table[column] = [values.get(_key(name), MISSING) for name in table[subject]]
+                values = dict(zip(rows[further["subject"]].map(bare), rows[column]))
+                table[column] = [values.get(bare(name), MISSING) for name in table[subject]]
         return table
 
     def scan_paths(self, row: dict) -> list[Path]:
