@@ -40,12 +40,11 @@ MOST_PROCESSES, FILES_EACH = 8, 20
 
 @dataclass(frozen=True)
 class NewScan:
-    """One scan with the TR that its own files tell; or, without a scan, why there is none."""
+    """One scan with the TR that its own files tell, or why there is none."""
 
     subject: str
-    scan: Scan | None
+    scan: Scan | Unusable
     tr: float | None = None
-    problem: str = ""
 
 
 def read_new_scans(
@@ -131,7 +130,7 @@ def _read(named: tuple[str, Path]) -> NewScan:
     try:
         return NewScan(subject, series_scan(file))
     except Unusable as unusable:
-        return NewScan(subject, None, problem=str(unusable))
+        return NewScan(subject, unusable)
 
 
 def _bids(path: Path, dataset: dict, meanwhile: Callable[[], None]) -> Iterator[NewScan]:
@@ -165,7 +164,7 @@ def _like_cohort(path: Path, dataset: dict) -> Iterator[NewScan]:
             tr = reader.repetition_time(paths[0])
             yield NewScan(folder.name, reader.read_runs(paths, tr), tr)
         except Unusable as unusable:
-            yield NewScan(folder.name, None, problem=str(unusable))
+            yield NewScan(folder.name, unusable)
 
 
 @dataclass(frozen=True)

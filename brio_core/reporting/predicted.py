@@ -10,6 +10,7 @@ import torch
 
 from brio_core.cohorts.arrays import series_of
 from brio_core.cohorts.new_scans import NewScan, People, read_new_scans, read_people
+from brio_core.cohorts.scan import Unusable
 from brio_core.cohorts.stores import Rois
 from brio_core.evaluation.intervals import auc_interval, prediction_interval
 from brio_core.evaluation.scores import Estimate
@@ -147,7 +148,7 @@ def _typed(table: pd.DataFrame) -> pd.DataFrame:
 
 def _fitted(one: NewScan, rois: dict, scans: Path) -> np.ndarray | None:
     """The series of the model's regions; other regions, or another order, are an error for all."""
-    if one.scan is None:
+    if isinstance(one.scan, Unusable):
         return None
     values, names, every = one.scan.series, list(one.scan.names), rois["all"]
     count = values.shape[1]
@@ -185,7 +186,7 @@ def _cannot_tell(names: Sequence[str], expected: Sequence[str]) -> bool:
 def _problem(one: NewScan, values: np.ndarray | None, bundle: Bundle) -> str:
     """Why a scan is not predicted; empty if it is."""
     if values is None:
-        return one.problem
+        return str(one.scan)
     least = max(bundle.module.min_frames, 3)
     return f"it has {len(values)} frames, and {least} are needed" if len(values) < least else ""
 

@@ -10,6 +10,7 @@ import pytest
 
 from brio_core.cohorts import new_scans
 from brio_core.cohorts.new_scans import read_new_scans, read_people
+from brio_core.cohorts.scan import Scan, Unusable
 from brio_core.system.errors import BrioError
 
 
@@ -60,7 +61,7 @@ def test_which_files_are_scans_of_whom(tmp_path):
         np.savetxt(tmp_path / name, np.random.default_rng(0).normal(size=(9, 4)), delimiter="\t")
     found = read_new_scans(tmp_path, {})
     assert [one.subject for one in found] == ["ro.01", "ro.02"]
-    assert not any(one.problem for one in found)
+    assert all(isinstance(one.scan, Scan) for one in found)
 
 
 @pytest.mark.parametrize("name", ["sub-001.tsv", "sub-001.h5"])
@@ -89,12 +90,12 @@ def test_processes_read_what_one_reads(many, monkeypatch):
     assert busy == [True] * (sys.platform == "linux")
     monkeypatch.setattr(new_scans.os, "cpu_count", lambda: 1)
     alone = read_new_scans(many, {})
-    assert [(one.subject, one.problem) for one in found] == [
-        (one.subject, one.problem) for one in alone
-    ]
-    assert [one.subject for one in found if one.scan is None] == ["07"]
-    for one, other in zip(found, alone):
-        if one.scan is not None:
+    assert [one.subject for one in found if isinstance(one.scan, Unusable)] == ["07"]
+    for one, other in zip(found, alone, strict=True):
+        assert one.subject == other.subject
+        if isinstance(one.scan, Unusable):
+            assert str(one.scan) == str(other.scan)
+        else:
             np.testing.assert_array_equal(one.scan.series, other.scan.series)
 
 
