@@ -5,8 +5,8 @@ import pandas as pd
 from brio_core.evaluation.site_statistics import PAIRED, SIGNIFICANT, paired, smallest_p
 from brio_core.reporting.blocks import part_of
 from brio_core.reporting.catalogue import REFERENCE, Given
-from brio_core.reporting.results import PLACE, label_of, ordered, place_title
-from brio_core.reporting.table import NONE, Cell, p_text, plural, signed, with_interval
+from brio_core.reporting.results import label_of, ordered, place_title
+from brio_core.reporting.table import NONE, Cell, interval_cell, p_text, plural, signed
 
 MARGIN = 0.02
 COUNTS = ("sites_compared", "sites_better", "sites_worse")
@@ -40,8 +40,8 @@ def compared(
     margin = given.entry.get("margin", MARGIN)
     rows = rows.assign(reference=one if reference is None else reference)
     rows["reference"] = rows["reference"].where(rows["reference"] != rows["variant"], "")
-    # Several experiments may have a variant, and a fold of one class has no AUC.
-    sites = sites[sites["auc"].notna()].drop_duplicates([*PLACE, "fold"])
+    # A fold of one class has no AUC.
+    sites = sites[sites["auc"].notna()]
     name = name or label_of(rows, one)
     parts, notes = [], [NOTE.format(name, 100 * margin)]
     for place in ordered(zip(rows["cohort"], rows["protocol"])):
@@ -63,9 +63,8 @@ def difference_cells(row: pd.Series) -> list[Cell]:
     if pd.isna(row["difference"]):
         return [Cell(NONE)] * (1 + len(HEADS))
     clear = bool(row["p_holm"] < SIGNIFICANT)
-    interval = with_interval(*(row[f"difference{end}"] for end in ("", "_low", "_high")))
     return [
-        Cell(signed(row["difference"]), interval.extra, clear),
+        Cell(signed(row["difference"]), interval_cell(row, "difference").extra, clear),
         Cell(row["verdict"]),
         Cell(p_text(row["p"])),
         Cell(p_text(row["p_holm"]), bold=clear),

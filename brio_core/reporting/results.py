@@ -174,26 +174,30 @@ def read_history(folder: str | Path) -> pd.DataFrame:
 
 
 def read_summaries(paths: Sequence[str | Path]) -> pd.DataFrame:
-    """All rows of several summary files, in the order of the paper."""
+    """All rows of several summary files in the order of the paper, each variant once.
+
+    Several experiments may have a variant.
+    """
     columns = ("experiment", *IDENTITY, "device")
     tables = []
     for path in paths:
         tables.append(read_table(path, columns, SUMMARY_NUMBERS))
         if tables[-1]["seeds"].isna().any():
             raise BrioError(f"{path} is cut off; delete it and run again")
-    return in_paper_order(pd.concat(tables, ignore_index=True))
+    return in_paper_order(pd.concat(tables).drop_duplicates(PLACE))
 
 
 def read_variants(paths: Sequence[str | Path]) -> pd.DataFrame:
-    """The same by cohort, protocol and variant, also where several experiments have a variant."""
-    return read_summaries(paths).drop_duplicates(PLACE).set_index(PLACE)
+    """The same by cohort, protocol and variant."""
+    return read_summaries(paths).set_index(PLACE)
 
 
 def read_sites(paths: Sequence[str | Path]) -> pd.DataFrame:
-    """The long table: one row per variant and test fold, of several files."""
+    """The long table of several files: one row per variant and test fold."""
     numbers = ("n", "positives", *COLUMNS)
     columns = (*IDENTITY, "fold")
-    return pd.concat([read_table(path, columns, numbers) for path in paths], ignore_index=True)
+    tables = [read_table(path, columns, numbers) for path in paths]
+    return pd.concat(tables).drop_duplicates([*PLACE, "fold"], ignore_index=True)
 
 
 def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from brio_core.cohorts.splits import read_split
 from brio_core.evaluation import intervals, site_statistics
 from brio_core.evaluation.scores import Decision, Estimate, score_folds, usable
 from brio_core.reporting import results
+from brio_core.reporting.table import interval_columns
 from brio_core.system.errors import BrioError
 
 GROUP = "Ensembles"
@@ -100,8 +101,8 @@ def summarise(
             row |= _mean(score, used[score])
             row[f"{score}_sd_seeds"] = seeds[score]
         row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
-        row |= _columns("auc_sd_sampling", _spread(one, used, words))
-        row |= _columns("pooled_auc", intervals.auc_interval(label, logits))
+        row |= interval_columns("auc_sd_sampling", _spread(one, used, words))
+        row |= interval_columns("pooled_auc", intervals.auc_interval(label, logits))
         rows.append(row | _cost(one.metas))
         folds.append(pd.DataFrame({**identity, **scores}))
     table = pd.DataFrame(rows)
@@ -145,10 +146,6 @@ def _new_site(one: Variant, used: pd.DataFrame) -> tuple[float, float]:
     folds = (one.fold == name for name in used["fold"])
     variances = [intervals.delong(one.label[rows], one.logits[:, rows])[1] for rows in folds]
     return intervals.prediction_interval(used["auc"], variances)
-
-
-def _columns(name: str, found: Estimate) -> dict:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def _spread(one: Variant, used: pd.DataFrame, words: tuple) -> Estimate:

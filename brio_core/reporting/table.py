@@ -115,6 +115,16 @@ def with_interval(value: float, low: float, high: float) -> Cell:
     return Cell(percent(value), f"[{percent(low)}, {percent(high)}]")
 
 
+def interval_columns(name: str, estimate: Iterable[float]) -> dict[str, float]:
+    """A value and its interval as columns of a row: ``name``, ``name_low`` and ``name_high``."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), estimate))
+
+
+def interval_cell(row: Mapping, name: str) -> Cell:
+    """The cell of such columns."""
+    return with_interval(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
+
+
 def auc_cell(row: Mapping) -> Cell:
     """The mean AUC of a row of the summaries, with its interval over sites."""
     return with_interval(*(row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high")))

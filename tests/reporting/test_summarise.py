@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from brio_core.cohorts.splits import split_checksum
+from brio_core.reporting.results import read_sites, read_summaries
 from brio_core.system.files import digest
 from tests.programs import run_program
 from tests.reporting.standins import METHODS, SITES, cohort, make_table, write_run
@@ -27,6 +28,12 @@ def summary(tmp_path_factory):
     result = summarise(runs, root)
     assert result.returncode == 0, result.stderr
     return root
+
+
+def test_a_variant_of_several_experiments_is_read_once(summary):
+    for read, name in ((read_summaries, "loso.csv"), (read_sites, "loso.sites.csv")):
+        once, twice = read([summary / name]), read([summary / name] * 2)
+        assert len(once) and twice.equals(once)
 
 
 def test_numbers_equal_an_independent_recomputation(summary):

@@ -8,7 +8,7 @@ import pandas as pd
 from brio_core.evaluation.site_statistics import SIGNIFICANT, holm, signed_rank, smallest_p
 from brio_core.reporting import results
 from brio_core.reporting.catalogue import REFERENCE
-from brio_core.reporting.results import PLACE, cohort_title
+from brio_core.reporting.results import cohort_title
 from brio_core.reporting.table import NONE, auc_cell, auc_text, listed, p_text, percent, plural
 
 CHANCE = 0.5
@@ -22,9 +22,7 @@ def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> l
 
     ``sites`` has the AUC of every variant at every site, for the paired test.
     """
-    # Several experiments may have a variant.
-    rows = summaries[summaries["variant"] == summaries["method"]].drop_duplicates(PLACE)
-    sites = sites.drop_duplicates([*PLACE, "fold"])
+    rows = summaries[summaries["variant"] == summaries["method"]]
     unseen = rows[(rows["protocol"] == "loso") & rows["auc_mean"].notna()]
     return [
         Namespace(
@@ -128,7 +126,7 @@ def _chance(ranked: pd.DataFrame) -> str:
 
 def rankings(summaries: pd.DataFrame, datasets: dict) -> list[Namespace]:
     """One per cohort and protocol; variants of methods and drawn labels are left out."""
-    rows = summaries[summaries["variant"] == summaries["method"]].drop_duplicates(results.PLACE)
+    rows = summaries[summaries["variant"] == summaries["method"]]
     rows = rows[rows["auc_mean"].notna() & rows["protocol"].isin(list(results.PROTOCOLS))]
     found = []
     for (cohort, protocol), own in rows.groupby(["cohort", "protocol"], sort=False):
@@ -157,8 +155,7 @@ def rankings(summaries: pd.DataFrame, datasets: dict) -> list[Namespace]:
 def site_maps(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[Namespace]:
     """One per cohort that was tested on unseen sites."""
     sites = sites[(sites["protocol"] == "loso") & (sites["variant"] == sites["method"])]
-    sites = sites.drop_duplicates([*results.PLACE, "fold"])
-    means = summaries[summaries["protocol"] == "loso"].drop_duplicates(results.PLACE)
+    means = summaries[summaries["protocol"] == "loso"]
     found = []
     for cohort, own in sites.groupby("cohort", sort=False):
         order = means[means["cohort"] == cohort].set_index("variant")["auc_mean"]

@@ -55,8 +55,8 @@ def claims_table(given: Given) -> tuple[pd.DataFrame, Table]:
     One row per cohort and claim.
     """
     margin = given.entry.get("margin", MARGIN)
-    summaries = results.read_summaries(given.files["summaries"]).drop_duplicates(results.PLACE)
-    sites = results.read_sites(given.files["sites"]).drop_duplicates([*results.PLACE, "fold"])
+    summaries = results.read_summaries(given.files["summaries"])
+    sites = results.read_sites(given.files["sites"])
     diagnosed = {
         one.cohort: one
         for one in diagnostics.read_diagnostics(given.files["diagnostics"])

@@ -17,8 +17,8 @@ from brio_core.reporting.table import (
     NONE,
     Cell,
     Table,
+    interval_cell,
     percent,
-    with_interval,
     with_sd,
     with_spread,
 )
@@ -96,7 +96,7 @@ def _scored(summaries: pd.DataFrame, score: str) -> pd.DataFrame:
 
 def _ranks(rows: pd.DataFrame, sites: pd.DataFrame) -> pd.DataFrame:
     """Ranks of the rows of a cohort, protocol and score, over the sites that all of them have."""
-    sites = sites[sites["auc"].notna()].drop_duplicates([*results.PLACE, "fold"])
+    sites = sites[sites["auc"].notna()]
     parts = []
     for place, own in rows.groupby(["cohort", "protocol", "score"], sort=False):
         here = sites[(sites["cohort"] == place[0]) & (sites["protocol"] == place[1])]
@@ -108,20 +108,16 @@ def _ranks(rows: pd.DataFrame, sites: pd.DataFrame) -> pd.DataFrame:
 
 def _comparison_cells(own: pd.DataFrame) -> tuple[Cell, ...]:
     row = own.iloc[0]
-
-    def interval(name: str) -> Cell:
-        return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
-
     tested = not pd.isna(row["difference"])
     return (
-        interval("mean"),
+        interval_cell(row, "mean"),
         Cell(f"{row['rank']}", f"[{row['rank_low']}, {row['rank_high']}]"),
         Cell(f"{percent(row['new_low'])} to {percent(row['new_high'])}"),
-        interval("pooled"),
+        interval_cell(row, "pooled"),
         *difference_cells(row),
         Cell(f"{row['sites_better']}, {row['sites_worse']}" if tested else NONE),
         Cell(percent(row["sd"])),
-        interval("sd_sampling"),
+        interval_cell(row, "sd_sampling"),
     )
 
 

@@ -1,5 +1,6 @@
 """What is left of an AUC without age, sex, motion and scan length."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,7 +25,17 @@ from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.catalogue import Given, output
 from brio_core.reporting.cohorts import read_profiles
 from brio_core.reporting.summary import by_variant
-from brio_core.reporting.table import NONE, Cell, Table, number, plural, with_interval
+from brio_core.reporting.table import (
+    NONE,
+    Cell,
+    Table,
+    interval_cell,
+    interval_columns,
+    number,
+    percent,
+    plural,
+    with_interval,
+)
 
 NAMES = {"age": "age", "male": "sex", "mean_fd": "motion", "frames": "scan length"}
 SUBGROUPS = {
@@ -34,10 +45,9 @@ SUBGROUPS = {
 }
 CONFOUNDS_COLUMNS = ("Method", "AUC, same subjects", "Adjusted AUC", "Change", "Explained")
 CONFOUNDS_ENDS = ("auc_mean", "auc_low", "auc_high")
-CHANGE = ("change", "change_low", "change_high")
 # A mean over fewer sites says nothing about the next.
 ENOUGH = 5
-NUMBERS = (*CONFOUNDS_ENDS, "sites", "subjects", *CHANGE, "explained")
+NUMBERS = (*CONFOUNDS_ENDS, "sites", "subjects", "change", "change_low", "change_high", "explained")
 CONFOUNDS_EXPLAINED = (
     "In %, the mean over test sites with Student's 95 % interval over sites. Adjusted AUC: that of "
     "Janes and Pepe (2009). A score is compared with what controls of the same covariates have, by "
@@ -101,8 +111,8 @@ def _rows(scored: Scored) -> list[dict]:
     found = adjust(scored)
     if found is None:
         return []
-    whole = {"explained": found.explained, **dict(zip(CHANGE, found.change))}
-    whole |= {"used": found.used, "unknown": found.unknown}
+    whole = interval_columns("change", found.change)
+    whole |= {"explained": found.explained, "used": found.used, "unknown": found.unknown}
     groups = [("all", found.plain, {}), ("adjusted", found.adjusted, whole)]
     groups += [(word, group, {}) for _, word, group in subgroups(scored)]
     return [
@@ -119,8 +129,7 @@ def _confounds_cells(own: pd.DataFrame, shown: list[str]) -> list[Cell]:
     cells = [
         with_interval(*by_group.loc[name, list(CONFOUNDS_ENDS)]) for name in ("all", "adjusted")
     ]
-    cells += [with_interval(*adjusted[list(CHANGE)])]
-    cells += [Cell(number(100 * adjusted["explained"], ".1f"))]
+    cells += [interval_cell(adjusted, "change"), Cell(percent(adjusted["explained"]))]
     for row in (by_group.loc[name] for name in shown):
         cells.append(
             with_interval(*row[list(CONFOUNDS_ENDS)]) if row["sites"] >= ENOUGH else Cell(NONE)
@@ -156,7 +165,6 @@ KINDS = {
     "all": "All, all tested", "tested": "All, pairs tested", "matched": "Pairs, pairs tested",
 }  # fmt: skip
 MATCHED_COLUMNS = ("Method", *KINDS.values(), "Change by testing pairs")
-MATCHED_ENDS = ("", "_low", "_high")
 MATCHED_EXPLAINED = (
     "AUC in %, the mean over test sites with Student's 95 % interval over sites. Columns say who "
     "trains and who is tested. The change has the same models and the same sites in both. Training "
@@ -211,20 +219,18 @@ def _scores(plain: tuple[dict, Scored] | None, pairs: Scored, tested: np.ndarray
     row, aucs = {}, {name: site_aucs(scored) for name, scored in kinds.items()}
     for name, scored in kinds.items():
         found = over_sites(scored, aucs[name])
-        row |= {f"{name}_auc{end}": value for end, value in zip(MATCHED_ENDS, found.auc)}
+        row |= interval_columns(f"{name}_auc", found.auc)
         row |= {f"{name}_subjects": found.subjects, f"{name}_sites": found.sites}
     if plain:
         changes = [value - aucs["all"][site] for site, value in aucs["tested"].items()]
-        row |= {f"change{end}": one for end, one in zip(MATCHED_ENDS, interval_over_sites(changes))}
+        row |= interval_columns("change", interval_over_sites(changes))
     return row
 
 
 def _matched_cells(own: pd.DataFrame) -> list[Cell]:
-    row = own.iloc[0]
-    names = (*(f"{kind}_auc" for kind in KINDS), "change")
-    return [
-        with_interval(*(row.get(f"{name}{end}", np.nan) for end in MATCHED_ENDS)) for name in names
-    ]
+    # Where nobody trained with all subjects, those columns are missing.
+    row = defaultdict(lambda: np.nan, own.iloc[0])
+    return [interval_cell(row, name) for name in (*(f"{kind}_auc" for kind in KINDS), "change")]
 
 
 def _matched_note(title: str, people: pd.DataFrame, subjects: list[str]) -> str:

@@ -12,7 +12,7 @@ from brio_core.reporting.blocks import by_cohort
 from brio_core.reporting.catalogue import REFERENCE, Given, output
 from brio_core.reporting.paired import MARGIN
 from brio_core.reporting.results import place_title
-from brio_core.reporting.table import Cell, Row, Table, heading, number, percent
+from brio_core.reporting.table import Cell, Row, Table, heading, interval_columns, number, percent
 from brio_core.system.seeds import numpy_generator
 
 PANELS_COLUMNS = ("Panel", "Of", "Quantity", "Value", "Standard error or range")
@@ -210,8 +210,7 @@ def _correlations(one: diagnostics.Diagnostics, sites: pd.DataFrame) -> dict[str
             for end, other in pairs.items():
                 if column != other:
                     estimate = correlation(tables[column], tables[other], (one.cohort, name))
-                    names = (f"{name}{measure}_{end}{part}" for part in ("", "_low", "_high"))
-                    found |= dict(zip(names, estimate))
+                    found |= interval_columns(f"{name}{measure}_{end}", estimate)
     return found
 
 

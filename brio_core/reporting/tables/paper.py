@@ -144,9 +144,7 @@ def efficiency_table(given: Given) -> tuple[pd.DataFrame, Table]:
     """
     summaries = results.read_summaries(given.files["summaries"])
     # External code does not say what it took, and an ensemble is not trained.
-    ours = summaries[~summaries["device"].isin([results.EXTERNAL, ""])].drop_duplicates(
-        results.PLACE
-    )
+    ours = summaries[~summaries["device"].isin([results.EXTERNAL, ""])]
     table = with_planned(ours[[*results.IDENTITY, *MEASURED]], given)
     places = list(zip(table["cohort"], table["variant"]))
     for name, quantity in PAPER.items():

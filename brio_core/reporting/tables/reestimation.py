@@ -25,9 +25,9 @@ from brio_core.reporting.table import (
     Row,
     Table,
     heading,
+    interval_cell,
     percent,
     plural,
-    with_interval,
 )
 
 SCORES = ("accuracy", "auc")
@@ -37,7 +37,6 @@ COLUMNS = (
     "Method", "All", "By stability", "By probability", "All", "By stability", "By probability",
     "Difference", "Verdict",
 )  # fmt: skip
-DIFFERENCE = ("difference", "difference_low", "difference_high")
 
 
 @output(
@@ -96,7 +95,7 @@ def abstention_rows(found: Sequence[Diagnostics], margin: float = 0.02) -> pd.Da
                     row = one.identity(name) | {"by": by, "share": share, "sites": len(values)}
                     for score, at in zip(SCORES, values[:, :, place].T):
                         row[f"{score}_mean"] = np.nanmean(at) if np.isfinite(at).any() else np.nan
-                    kept = (*DIFFERENCE, "p_holm", "verdict")
+                    kept = ("difference", "difference_low", "difference_high", "p_holm", "verdict")
                     rows.append(row | {key: compared[key] for key in kept})
     names = ("cohort", "protocol", "variant", "method", "label", "group", "by", "share")
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(names))
@@ -120,7 +119,7 @@ def _cells(own: pd.DataFrame) -> list[Cell]:
         places = [(STABILITY, 1.0), (STABILITY, KEPT), (PROBABILITY, KEPT)]
         cells += [Cell(percent(at.loc[place, f"{score}_mean"])) for place in places]
     first = own.iloc[0]
-    return [*cells, with_interval(*first[list(DIFFERENCE)]), Cell(first["verdict"] or NONE)]
+    return [*cells, interval_cell(first, "difference"), Cell(first["verdict"] or NONE)]
 
 
 def _note(title: str, rows: pd.DataFrame, one: Diagnostics) -> str:

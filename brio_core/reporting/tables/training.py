@@ -26,6 +26,8 @@ from brio_core.reporting.table import (
     Row,
     Table,
     heading,
+    interval_cell,
+    interval_columns,
     number,
     percent,
     points,
@@ -59,7 +61,7 @@ def checkpoints_table(given: Given) -> tuple[pd.DataFrame, Table]:
     groups = seeds.groupby(list(results.IDENTITY), sort=False)
     rows = groups["seeds"].nunique().to_frame().join(groups[[*EPOCHS, *SHARES]].mean())
     rows = rows.join(differences(folds, reference), on=results.PLACE).join(tested, on=results.PLACE)
-    sites = results.read_sites(given.files["sites"]).drop_duplicates([*results.PLACE, "fold"])
+    sites = results.read_sites(given.files["sites"])
     by_site = sites.set_index([*results.PLACE, "fold"])["auc"].sort_index()
     chosen, notes = _chosen(folds, by_site)
     rows = results.in_paper_order(pd.concat([rows.reset_index(), *chosen]))
@@ -132,7 +134,6 @@ ALL = "all"
 ARMS = {"sites": "Few sites", "subjects": "All sites, fewer subjects"}
 WORDS = [key for key in results.IDENTITY if key != "protocol"]
 SIZES = ("training_sites", "training_subjects")
-ENDS = ("difference", "difference_low", "difference_high")
 COLUMNS = (
     "Training sites", "Training subjects", "AUC, these sites", "AUC, as many of all sites",
     "Difference",
@@ -174,8 +175,8 @@ def _line(point: pd.DataFrame) -> Row:
         else:
             # All subjects belong to both curves; they are printed once.
             cells.append(Cell("" if first["sites"] == ALL else NOT_RUN))
-    ends = [first[name] for name in ENDS] if len(point) > 1 else []
-    return Row((*cells, with_interval(*ends) if ends else Cell("")))
+    change = interval_cell(first, "difference") if len(point) > 1 else Cell("")
+    return Row((*cells, change))
 
 
 def curve_rows(sites: Sequence[str], runs: Sequence[str]) -> pd.DataFrame:
@@ -227,5 +228,5 @@ def _point(point: pd.DataFrame, words: dict) -> list[dict]:
         rows.append(row)
     if len(by_fold) > 1:
         change = (by_fold["subjects"] - by_fold["sites"]).dropna()
-        rows[0] |= dict(zip(ENDS, interval_over_sites(change)))
+        rows[0] |= interval_columns("difference", interval_over_sites(change))
     return rows

@@ -67,7 +67,7 @@ def variants_table(given: Given) -> tuple[pd.DataFrame, Table]:
     names = given.entry.get("names", ["method", "variant"])
     scores = results.read_variants(given.files["summaries"])["auc_mean"]
     sites = results.read_sites(given.files["sites"])
-    by_fold = sites.groupby([*results.PLACE, "fold"])["auc"].first()
+    by_fold = sites.set_index([*results.PLACE, "fold"])["auc"].sort_index()
     planned = given.planned.get("variants", [])
     both = {one["method"] for one in planned if one["variant"] != one["method"]}
     found: dict[tuple, dict[str, list]] = {}
