@@ -6,7 +6,7 @@ import pandas as pd
 
 from brio_core.reporting.catalogue import Given
 from brio_core.reporting.results import PROTOCOLS, SCORES, in_paper_order, ordered, place_title
-from brio_core.reporting.table import NOT_RUN, Cell, Row, best, heading, is_best, with_sd
+from brio_core.reporting.table import NOT_RUN, Cell, Row, heading, is_best, with_sd
 
 VARIANT_WORDS = ("variant", "method", "label", "group")
 COUNTS = ("seeds", "rings", "folds", "left_out", "subjects", "sites", "parameters", "permutations")
@@ -77,7 +77,7 @@ def scored(rows: pd.DataFrame, scores: Sequence[str] = SCORES) -> Callable[[pd.S
         for score in scores:
             rivals = part_of(rows, row["cohort"], row["protocol"])[f"{score}_mean"].tolist()
             mean, sd = row[f"{score}_mean"], row[f"{score}_sd"]
-            found.append(with_sd(mean, sd, is_best(mean, best(rivals))))
+            found.append(with_sd(mean, sd, is_best(mean, rivals)))
         return found
 
     return cells

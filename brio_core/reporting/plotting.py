@@ -26,6 +26,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 PAGE, COLUMN = 7.0, 3.4
+# Points of a text that stands within a panel.
+SMALL = 6.5
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e6e6e6"
 # Colours that the colour-blind can tell apart, each with a contrast of 3 or more to white.
 GROUP_COLOURS = dict(
@@ -122,11 +124,10 @@ def group_legend(figure: Figure, groups: Sequence[str], more: Sequence[Line2D] =
         figure.legend(handles=handles, loc="outside lower center", ncols=width)
 
 
-def legend_below(figure: Figure, axis: Axes, **options: Any) -> None:
+def legend_below(figure: Figure, axis: Axes) -> None:
     """Name what is drawn in ``axis`` below the figure, side by side."""
     handles, labels = axis.get_legend_handles_labels()
-    options = {"ncols": len(labels)} | options
-    figure.legend(handles, labels, loc="outside lower center", **options)
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def rows_down(axis: Axes, names: Sequence[str]) -> None:
@@ -139,12 +140,12 @@ def rows_down(axis: Axes, names: Sequence[str]) -> None:
 
 def beside(axis: Axes, text: str, place: tuple, offset: tuple, **style: Any) -> None:
     """A small text at some points from a place in data."""
-    style = {"fontsize": 6.5, "textcoords": "offset points"} | style
+    style = {"fontsize": SMALL, "textcoords": "offset points"} | style
     axis.annotate(text, place, offset, **style)
 
 
 def label_points(
-    axis: Axes, labels: Sequence[tuple[str, tuple, str]], others: Sequence = (), size: float = 6.5
+    axis: Axes, labels: Sequence[tuple[str, tuple, str]], others: Sequence = ()
 ) -> None:
     """Name points (text, place, colour) where a name covers neither another nor a point.
 
@@ -156,7 +157,7 @@ def label_points(
     every = [*points, *(axis.transData.transform(place) for place in others)]
     taken = [(x - 4 * scale, y - 4 * scale, x + 4 * scale, y + 4 * scale) for x, y in every]
     for (text, place, colour), (x, y) in zip(labels, points):
-        width, height = 0.6 * size * len(text) * scale, size * scale
+        width, height = 0.6 * SMALL * len(text) * scale, SMALL * scale
         best = None
         for dx, dy in LABEL_PLACES:
             left = (
@@ -177,7 +178,7 @@ def label_points(
         _, box, dx, dy = best
         taken.append(box)
         style = {"ha": "right" if dx is None else "left" if dx else "center", "color": colour}
-        beside(axis, text, place, (-7 if dx is None else dx, dy), fontsize=size, **style)
+        beside(axis, text, place, (-7 if dx is None else dx, dy), **style)
 
 
 def equal_axes(axis: Axes, highest: float) -> None:
@@ -204,11 +205,19 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **o
     return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, **options)
 
 
-def empty_figure(width: float, height: float) -> Figure:
-    """A figure in inches whose axes are placed by hand."""
-    figure = plt.figure(figsize=(width, height))
-    figure.set_layout_engine("none")
-    return figure
+def panel_grid(count: int, alone: float, row: float, bottom: float):
+    """A figure and its ``count`` panels, in rows of at most three, which share the vertical axis.
+
+    A single panel takes the share ``alone`` of the page's width. Rows are ``row`` inches high, and
+    what stands below them ``bottom`` inches.
+    """
+    columns = 2 if count == 4 else min(count, 3)
+    rows = -(-count // columns)
+    width = PAGE if columns > 1 else PAGE * alone
+    figure, axes = new_figure(width, bottom + row * rows, rows, columns, sharey=True)
+    for axis in axes.flat[count:]:
+        axis.set_axis_off()
+    return figure, axes.flat[:count]
 
 
 def save(drawing: Drawing, given: Given, prefix: str | Path) -> None:

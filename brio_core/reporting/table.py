@@ -142,15 +142,10 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def best(values: Sequence[float]) -> float:
-    """The highest value as it is printed; all rows that print the same are best."""
-    printed = [float(percent(value)) for value in values if not math.isnan(value)]
-    return max(printed) if len(printed) > 1 else math.inf
-
-
-def is_best(value: float, highest: float) -> bool:
-    """Whether a value prints as the highest."""
-    return not math.isnan(value) and float(percent(value)) >= highest
+def is_best(value: float, values: Sequence[float]) -> bool:
+    """Whether a value prints as the highest of several; one alone is not best of anything."""
+    printed = [float(percent(one)) for one in values if not math.isnan(one)]
+    return len(printed) > 1 and not math.isnan(value) and float(percent(value)) == max(printed)
 
 
 def plural(number: int, word: str) -> str:

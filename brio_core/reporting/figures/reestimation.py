@@ -118,23 +118,16 @@ def scan_length_figure(given: Given) -> plotting.Drawing:
     """
     found = of_reference(given.files["diagnostics"])
     rows = scan_length_rows(found)
-    columns = 2 if len(found) == 4 else min(len(found), 3)
-    lines = -(-len(found) // columns)
-    width = plotting.PAGE if columns > 1 else plotting.PAGE * 0.62
-    figure, axes = plotting.new_figure(width, 0.6 + 2.1 * lines, lines, columns, sharey=True)
+    figure, axes = plotting.panel_grid(len(found), alone=0.62, row=2.1, bottom=0.6)
     texts = []
-    for number, axis in enumerate(axes.flat):
-        if number >= len(found):
-            axis.set_axis_off()
-            continue
-        one = found[number]
+    for axis, one in zip(axes, found):
         title = cohort_title(given.datasets, one.cohort)
         axis.set_title(title)
         own = part_of(rows, one.cohort, one.protocol)
         texts.append(f"{title}: {_scan_panel(axis, one, own)}")
-        if number % columns == 0:
+        if axis.get_subplotspec().is_first_col():
             axis.set_ylabel("Change of AUC\n(percentage points)")
-    plotting.legend_below(figure, axes.flat[0])
+    plotting.legend_below(figure, axes[0])
     return plotting.Drawing(
         figure,
         f"Change of AUC in percentage points. {'. '.join(texts)}.",
@@ -187,7 +180,9 @@ def roi_profile_figure(given: Given) -> plotting.Drawing:
     found = of_reference(given.files["diagnostics"])
     rows = profile_rows(found)
     inches = LINE * len(found)
-    figure = plotting.empty_figure(plotting.PAGE, inches)
+    figure = plotting.plt.figure(figsize=(plotting.PAGE, inches))
+    # Axes are placed by hand.
+    figure.set_layout_engine("none")
     texts = []
     for number, one in enumerate(found):
         own = rows[rows["cohort"] == one.cohort]

@@ -184,23 +184,16 @@ def learning_curve_figure(given: Given) -> plotting.Drawing:
     """
     rows = curve_rows(given.files["sites"], given.files["runs"])
     panels = list(rows.groupby(["cohort", "variant"], sort=False))
-    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
-    lines = -(-len(panels) // columns)
-    width = plotting.PAGE if columns > 1 else plotting.PAGE * 0.7
-    figure, axes = plotting.new_figure(width, 0.7 + 2.2 * lines, lines, columns, sharey=True)
+    figure, axes = plotting.panel_grid(len(panels), alone=0.7, row=2.2, bottom=0.7)
     texts = []
-    for index, axis in enumerate(axes.flat):
-        if index >= len(panels):
-            axis.set_axis_off()
-            continue
-        (cohort, _), own = panels[index]
+    for axis, ((cohort, _), own) in zip(axes, panels):
         name = f"{cohort_title(given.datasets, cohort)}, {own['label'].iloc[0]}"
         axis.set_title(own["label"].iloc[0] if rows["cohort"].nunique() == 1 else name)
         texts.append(f"{name}: {_curve_panel(axis, own)}")
-        if index % columns == 0:
+        if axis.get_subplotspec().is_first_col():
             axis.set_ylabel("AUC on unseen sites (%)")
         plotting.in_percent(axis.yaxis)
-    plotting.legend_below(figure, axes.flat[0])
+    plotting.legend_below(figure, axes[0])
     return plotting.Drawing(
         figure,
         f"AUC in percent against the number of training subjects. {'. '.join(texts)}.",
