@@ -26,16 +26,16 @@ def main() -> None:
     from brio_core.reporting.tables.settings import read_yaml
     from brio_core.system.files import own_or_shipped, write_text
 
-    found = methods_text(
+    text, bibtex = methods_text(
         read_yaml(arguments.config),
         read_runs(arguments.runs),
         read_cohorts(arguments.inclusion, arguments.participants),
         arguments.citations,
         read_references(map(own_or_shipped, arguments.references)),
     )
-    write_text(arguments.bibtex, found.bibtex + "\n")
-    fence = f"```bibtex\n{found.bibtex}\n```"
-    write_text(arguments.out, f"# Methods\n\n{found.text}\n\n## References\n\n{fence}\n")
+    write_text(arguments.bibtex, bibtex + "\n")
+    fence = f"```bibtex\n{bibtex}\n```"
+    write_text(arguments.out, f"# Methods\n\n{text}\n\n## References\n\n{fence}\n")
 
 
 if __name__ == "__main__":

@@ -26,13 +26,6 @@ class Reference(NamedTuple):
     text: str
 
 
-class MethodsText(NamedTuple):
-    """Markdown paragraphs with keys such as ``[@kipf2017gcn]``, and BibTeX of these keys."""
-
-    text: str
-    bibtex: str
-
-
 def read_references(paths: Iterable[str | Path]) -> list[Reference]:
     """The entries of BibTeX files; of two with the same key the first counts."""
     found: dict[str, Reference] = {}
@@ -60,8 +53,8 @@ def methods_text(
     cohorts: Sequence[CohortTables],
     citations: dict[str, str],
     references: Sequence[Reference],
-) -> MethodsText:
-    """The text about one run of the workflow.
+) -> tuple[str, str]:
+    """Markdown about one run of the workflow with keys such as ``[@kipf2017gcn]``, and BibTeX.
 
     Parameters
     ----------
@@ -95,7 +88,7 @@ def methods_text(
     if external:
         rows.append(f"- Predictions of external code, evaluated alike: {', '.join(external)}.")
     text = "\n\n".join([*parts, "\n".join(rows)])
-    return MethodsText(text, "\n\n".join(one.text for one in cited.values()))
+    return text, "\n\n".join(one.text for one in cited.values())
 
 
 def _cohort(cohort: CohortTables, dataset: dict, cite) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.stores import input_checksums
 from brio_core.cohorts.tables import read_table
-from brio_core.evaluation.confounds import Scored, auc_over_sites, subgroups
+from brio_core.evaluation.confounds import auc_over_sites, subgroups
 from brio_core.evaluation.intervals import delong, interval_over_sites, prediction_interval
 from brio_core.evaluation.scores import (
     Estimate,
@@ -147,7 +147,6 @@ def expectation(
         name: np.array([own.get(name, math.nan) for own in people], float)
         for name in ("age", "male", "mean_fd")
     }
-    scored = Scored(one.fold, one.label, one.logits, known)
     return {
         "subjects": len(one.label),
         "sites": len(scores),
@@ -167,7 +166,7 @@ def expectation(
         "subgroups": [
             {"by": by, "name": name, "auc": _plain(group.auc), "sites": group.sites,
              "subjects": group.subjects}
-            for by, name, group in subgroups(scored)
+            for by, name, group in subgroups(one.scored(known))
             if by in ("male", "age")
         ],
     }  # fmt: skip

@@ -84,21 +84,21 @@ def predict(
         parts.append((part.logits, part.again, training.from_sites(edges)))
     logits, again, distances = (np.concatenate(values) for values in zip(*parts))
     tr = [one.tr if one.tr is not None else tr for one, tr in zip(read, people.tr)]
-    records = [
-        {"subject": subject, "label": label, "warnings": problem and f"not predicted: {problem}"}
-        for subject, label, problem in zip(subjects, people.label, problems)
-    ]
-    for row, values in zip(usable, _rows(bundle, training, logits, again, distances)):
-        warnings = _warnings(read[row], fitted[row], tr[row], values, about)
-        records[row] |= values
-        records[row] |= {"frames": len(fitted[row]), "warnings": "; ".join(warnings)}
-    table = pd.DataFrame(records, columns=list(COLUMNS))
+    told = _told(bundle, training, logits, again, distances).set_axis(usable)
+    warnings = [problem and f"not predicted: {problem}" for problem in problems]
+    for row, values in told.iterrows():
+        warnings[row] = "; ".join(_warnings(read[row], fitted[row], tr[row], values, about))
+    told["frames"] = [len(fitted[row]) for row in usable]
+    table = pd.DataFrame({"subject": subjects, "label": people.label, "warnings": warnings})
+    table = table.join(told).reindex(columns=list(COLUMNS))
+    whole = ("decision", "distance_percentile", "frames", "label")
+    table = table.astype(dict.fromkeys(whole, "Int64"))
     validated = None
     scored = np.isfinite(people.label[usable])
     if len(set(people.label[usable][scored])) == 2:
         validated = auc_interval(people.label[usable][scored], logits[scored])
     far = float(training.from_sites((mean / len(usable))[None]).min())
-    return Predicted(bundle, _typed(table), reestimates, validated, far)
+    return Predicted(bundle, table, reestimates, validated, far)
 
 
 def warm_up(bundle: Bundle, reestimates: int, place: torch.device) -> None:
@@ -113,37 +113,23 @@ def warm_up(bundle: Bundle, reestimates: int, place: torch.device) -> None:
         pass
 
 
-def _rows(bundle: Bundle, training: Training, logits, again, distances) -> list[dict]:
+def _told(bundle: Bundle, training: Training, logits, again, distances) -> pd.DataFrame:
     """Probability, decision, stability and distance of every scan."""
-    sites = [one["site"] for one in bundle.about["training"]["sites"]]
-    probability, decision = bundle.calibrated(logits), bundle.decides(logits)
-    rows = [
-        {
-            "probability": probability[row],
-            "decision": int(decision[row]),
-            "distance": distances[row].min(),
-            "nearest_site": sites[distances[row].argmin()],
-            "logit": logits[row],
-        }
-        for row in range(len(logits))
-    ]
-    for row, percentile in zip(rows, training.percentile(distances.min(1))):
-        row["distance_percentile"] = int(percentile)
+    sites = np.array([one["site"] for one in bundle.about["training"]["sites"]])
+    decision, nearest = bundle.decides(logits), distances.min(1)
+    told = {
+        "probability": bundle.calibrated(logits),
+        "decision": decision.astype(int),
+        "distance": nearest.astype(float),
+        "distance_percentile": training.percentile(nearest),
+        "nearest_site": sites[distances.argmin(1)],
+        "logit": logits.astype(float),
+    }
     if again.shape[1]:
         low, high = np.quantile(bundle.calibrated(again), (0.025, 0.975), axis=1)
-        kept = (bundle.decides(again) == decision[:, None]).mean(1)
-        for row, *values in zip(rows, kept, low, high):
-            row |= dict(zip(("stability", "probability_low", "probability_high"), values))
-    return rows
-
-
-def _typed(table: pd.DataFrame) -> pd.DataFrame:
-    words = ("subject", "nearest_site", "warnings")
-    whole = ("decision", "distance_percentile", "frames")
-    numbers = [name for name in COLUMNS if name not in words]
-    table[numbers] = table[numbers].apply(pd.to_numeric)
-    table["warnings"] = table["warnings"].fillna("")
-    return table.astype(dict.fromkeys((*whole, "label"), "Int64"))
+        told |= {"stability": (bundle.decides(again) == decision[:, None]).mean(1)}
+        told |= {"probability_low": low, "probability_high": high}
+    return pd.DataFrame(told)
 
 
 def _fitted(one: NewScan, rois: dict, scans: Path) -> np.ndarray | None:
@@ -192,7 +178,7 @@ def _problem(one: NewScan, values: np.ndarray | None, bundle: Bundle) -> str:
 
 
 def _warnings(
-    one: NewScan, values: np.ndarray, tr: float | None, row: dict, about: dict
+    one: NewScan, values: np.ndarray, tr: float | None, row: pd.Series, about: dict
 ) -> list[str]:
     """What makes a prediction doubtful, each in a few words."""
     found = []

@@ -167,6 +167,14 @@ def read_run(folder: str | Path) -> Run:
     return Run(Path(folder), meta, test)
 
 
+def read_places(folders: Sequence[str | Path]) -> dict[tuple[str, str], list[Run]]:
+    """The runs of each cohort and protocol."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in map(read_run, folders):
+        found.setdefault((run.meta["cohort"], run.meta["protocol"]), []).append(run)
+    return found
+
+
 def read_history(folder: str | Path) -> pd.DataFrame:
     """history.csv of a run."""
     numbers = ("epoch", "validation_auc")
@@ -248,6 +256,12 @@ def class_names(dataset: dict) -> tuple[str, str]:
         return task[1], task[0]
     labels = dataset.get("label", {})
     return str(labels.get("negative", "class 0")), str(labels.get("positive", "class 1"))
+
+
+def shared_class_names(datasets: dict, cohorts: Iterable[str]) -> tuple[str, str]:
+    """The same of several cohorts; those that differ have none in common."""
+    names = {class_names(datasets.get(cohort, {})) for cohort in cohorts}
+    return names.pop() if len(names) == 1 else ("class 0", "class 1")
 
 
 def cohort_title(datasets: dict, cohort: str) -> str:

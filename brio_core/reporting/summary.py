@@ -9,6 +9,7 @@ import pandas as pd
 
 from brio_core.cohorts.splits import read_split
 from brio_core.evaluation import intervals, site_statistics
+from brio_core.evaluation.confounds import Scored
 from brio_core.evaluation.scores import Decision, Estimate, score_folds, usable
 from brio_core.reporting import results
 from brio_core.reporting.table import interval_columns
@@ -31,6 +32,10 @@ class Variant(NamedTuple):
     def meta(self) -> dict:
         """That of the first seed."""
         return self.metas[0]
+
+    def scored(self, covariates: dict[str, np.ndarray]) -> Scored:
+        """The same with covariates of the subjects."""
+        return Scored(self.fold, self.label, self.logits, covariates)
 
     def single(self) -> pd.DataFrame:
         """Scores of every seed alone, as means over folds: what another seed would change."""

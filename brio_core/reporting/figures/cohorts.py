@@ -18,7 +18,12 @@ from brio_core.reporting.cohorts import (
     recognition,
     site_rows,
 )
-from brio_core.reporting.results import class_names, cohort_title, protocol_title
+from brio_core.reporting.results import (
+    class_names,
+    cohort_title,
+    protocol_title,
+    shared_class_names,
+)
 
 # Reasons that are shown, and the letters in a line of one.
 MOST_REASONS, WIDTH = 8, 24
@@ -146,8 +151,7 @@ def sites_figure(given: Given) -> plotting.Drawing:
         for axis in line[1:]:
             axis.set_yticklabels([])
         line[0].set_title(cohort_title(datasets, name))
-    names = {class_names(datasets.get(name, {})) for name in cohorts}
-    negative, positive = names.pop() if len(names) == 1 else ("class 0", "class 1")
+    negative, positive = shared_class_names(datasets, cohorts)
     colours = dict(zip((positive, negative), reversed(plotting.CLASS_COLOURS)))
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

@@ -14,7 +14,7 @@ from brio_core.reporting.cohorts import (
     site_rows,
 )
 from brio_core.reporting.export import hidden_groups, is_vague
-from brio_core.reporting.results import class_names, cohort_title
+from brio_core.reporting.results import class_names, cohort_title, shared_class_names
 from brio_core.reporting.table import (
     Cell,
     Row,
@@ -47,8 +47,7 @@ def cohorts_table(given: Given) -> tuple[pd.DataFrame, Table]:
         own = rows[rows["cohort"] == cohort.name]
         lines += [Row(_cohorts_cells(row)) for _, row in own.iloc[:-1].iterrows()]
         lines.append(Row(_cohorts_cells(own.iloc[-1], is_total=True)))
-    names = {class_names(given.datasets.get(cohort.name, {})) for cohort in cohorts}
-    negative, positive = names.pop() if len(names) == 1 else ("Class 0", "Class 1")
+    negative, positive = shared_class_names(given.datasets, (cohort.name for cohort in cohorts))
     classes = (positive.capitalize(), negative.capitalize())
     table = given.table(
         ("Site", "Subjects", *classes, "TR (s)", "Frames", "Excluded", "Why"),
@@ -106,8 +105,7 @@ def regions_table(given: Given) -> tuple[pd.DataFrame, Table]:
         for site, here in rows.groupby("site"):
             if here["dead"].any():
                 lines.append(Row(_regions_cells(site, here)))
-    names = {class_names(given.datasets.get(cohort, {})) for cohort in cohorts}
-    negative, positive = names.pop() if len(names) == 1 else ("Class 0", "Class 1")
+    negative, positive = shared_class_names(given.datasets, cohorts)
     table = given.table(
         ("Site", positive.capitalize(), negative.capitalize(), "Regions"),
         lines,

@@ -215,13 +215,9 @@ def ensembles_table(given: Given) -> tuple[pd.DataFrame, Table]:
 
     One row per cohort, protocol and variant: single seeds, and all of them together.
     """
-    runs = [results.read_run(folder) for folder in given.files["runs"]]
-    places = [(run.meta["cohort"], run.meta["protocol"]) for run in runs]
-    groups = [
-        [run for run, own in zip(runs, places) if own == place] for place in results.ordered(places)
-    ]
+    places = results.read_places(given.files["runs"])
     rows = []
-    for one in (variant for group in groups for variant in by_variant(group)):
+    for one in (variant for runs in places.values() for variant in by_variant(runs)):
         single = one.single()
         row = {**{key: one.meta[key] for key in results.IDENTITY}, "seeds": len(one.logits)}
         # Sure probabilities stay below one and above zero, so that their logits are finite.

@@ -1,7 +1,6 @@
 """What is left of an AUC without age, sex, motion and scan length."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -70,22 +69,18 @@ def confounds_table(given: Given) -> tuple[pd.DataFrame, Table]:
     One row per variant and group of subjects: ``all``, ``adjusted``, and the subgroups.
     """
     profiles = read_profiles(given.files["profiles"])
-    runs = [results.read_run(folder) for folder in given.files["runs"]]
-    places = [(run.meta["cohort"], run.meta["protocol"]) for run in runs]
     found, notes = [], []
-    for place in results.ordered(places):
-        own = [run for run, other in zip(runs, places) if other == place]
-        people = profiles[place[0]].set_index("subject").reindex(own[0].test["subject"])
+    for (cohort, _), runs in results.read_places(given.files["runs"]).items():
+        people = profiles[cohort].set_index("subject").reindex(runs[0].test["subject"])
         covariates = {name: people[name].to_numpy(float) for name in COVARIATES}
         rows = [
             {key: one.meta[key] for key in results.IDENTITY} | row
-            for one in by_variant(own)
-            for row in _rows(Scored(one.fold, one.label, one.logits, covariates))
+            for one in by_variant(runs)
+            for row in _rows(one.scored(covariates))
         ]
         if rows:
-            notes.append(
-                _confounds_note(results.cohort_title(given.datasets, place[0]), rows, covariates)
-            )
+            title = results.cohort_title(given.datasets, cohort)
+            notes.append(_confounds_note(title, rows, covariates))
             found += rows
     rows = results.in_paper_order(
         pd.DataFrame(found, columns=[*results.IDENTITY, "group_of_subjects", *NUMBERS])
@@ -181,41 +176,31 @@ def motion_matched_table(given: Given) -> tuple[pd.DataFrame, Table]:
     One row per cohort and variant.
     """
     profiles = read_profiles(given.files["profiles"])
-    runs = [results.read_run(folder) for folder in given.files["runs"]]
+    places = results.read_places(given.files["runs"])
     rows, notes = [], []
-    for cohort in dict.fromkeys(run.meta["cohort"] for run in runs):
-        own = [run for run in runs if run.meta["cohort"] == cohort]
-        matched = [run for run in own if run.meta["protocol"] == MATCHED]
-        if not matched:
+    for (cohort, protocol), matched in places.items():
+        if protocol != MATCHED:
             continue
         subjects = matched[0].test["subject"].tolist()
-        whole = [run for run in own if run.meta["protocol"] != MATCHED]
-        tested = np.isin(whole[0].test["subject"], subjects) if whole else np.zeros(0, bool)
-        plain = _by_variant(whole)
-        for variant, (meta, pairs) in _by_variant(matched).items():
-            row = {key: meta[key] for key in results.IDENTITY} | {"protocol": "loso"}
-            rows.append(row | _scores(plain.get(variant), pairs, tested))
-        notes.append(
-            _matched_note(results.cohort_title(given.datasets, cohort), profiles[cohort], subjects)
-        )
+        plain, tested = {}, np.zeros(0, bool)
+        if whole := places.get((cohort, "loso")):
+            plain = {one.meta["variant"]: one.scored({}) for one in by_variant(whole)}
+            tested = np.isin(whole[0].test["subject"], subjects)
+        for one in by_variant(matched):
+            row = {key: one.meta[key] for key in results.IDENTITY} | {"protocol": "loso"}
+            rows.append(row | _scores(plain.get(one.meta["variant"]), one.scored({}), tested))
+        title = results.cohort_title(given.datasets, cohort)
+        notes.append(_matched_note(title, profiles[cohort], subjects))
     table = results.in_paper_order(pd.DataFrame(rows))
     lines = by_cohort(table, replace(given, planned={}), MATCHED_COLUMNS, _matched_cells)
     return table, given.table(MATCHED_COLUMNS, lines, MATCHED_EXPLAINED, *notes)
 
 
-def _by_variant(runs: Sequence[results.Run]) -> dict[str, tuple[dict, Scored]]:
-    found = by_variant(list(runs)) if runs else []
-    return {
-        one.meta["variant"]: (one.meta, Scored(one.fold, one.label, one.logits, {}))
-        for one in found
-    }
-
-
-def _scores(plain: tuple[dict, Scored] | None, pairs: Scored, tested: np.ndarray) -> dict:
+def _scores(plain: Scored | None, pairs: Scored, tested: np.ndarray) -> dict:
     """AUC of every kind, and what testing pairs alone changes."""
     kinds = {"matched": pairs}
     if plain:
-        kinds |= {"all": plain[1], "tested": plain[1].of(tested)}
+        kinds |= {"all": plain, "tested": plain.of(tested)}
     row, aucs = {}, {name: site_aucs(scored) for name, scored in kinds.items()}
     for name, scored in kinds.items():
         found = over_sites(scored, aucs[name])

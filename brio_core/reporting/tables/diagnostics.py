@@ -67,18 +67,16 @@ def panel_rows(one: diagnostics.Diagnostics, margin: float) -> Iterator[dict]:
     yield from _retention(one)
 
 
-def relation(one: diagnostics.Diagnostics, runs: pd.DataFrame) -> tuple[float, float]:
-    """Rank correlation of both axes over runs, and the share of discordant pairs."""
-    (rho,) = spearman(*(runs[[axis]] for axis in AXES))
-    return float(rho), discordance_rate(diagnostics.with_every_seed(one, runs))
-
-
 def relations(one: diagnostics.Diagnostics) -> dict[str, tuple[float, float]]:
-    """Those of all methods, and of the methods in the paper."""
+    """Rank correlation of both axes over runs and share of discordant pairs, of sets of methods."""
     runs, every = diagnostics.compared(one), one.table("folds")
     sets = {"all methods": runs, "the paper's methods": every[every["variant"].isin(PAPER)]}
-    several = {name: part for name, part in sets.items() if part["variant"].nunique() > 1}
-    return {name: relation(one, part) for name, part in several.items()}
+    found = {}
+    for name, part in sets.items():
+        if part["variant"].nunique() > 1:
+            (rho,) = spearman(*(part[[axis]] for axis in AXES))
+            found[name] = float(rho), discordance_rate(diagnostics.with_every_seed(one, part))
+    return found
 
 
 def _across_methods(one: diagnostics.Diagnostics) -> Iterator[dict]:
