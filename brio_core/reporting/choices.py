@@ -36,8 +36,12 @@ def choices(folder: str | Path) -> Iterator[dict]:
         if trained:
             row |= {key: fold[key] for key in EPOCHS}
             row["validation_last"] = curve["validation_auc"].iloc[-1]
-        row["parts"] = parts.rename(_part_names(fold)).to_dict()
-        row["validated"] = {one for group in fold.get("validation", ()) for one in group}
+        # Runs of earlier versions do not tell which sites validate; then all parts differ.
+        groups = fold.get("validation", [])
+        names = {f"validation_auc_{n}": " and ".join(one) for n, one in enumerate(groups, start=1)}
+        named = {column: names.get(column, f"{fold['name']}, {column}") for column in parts.index}
+        row["parts"] = parts.rename(named).to_dict()
+        row["validated"] = {one for group in groups for one in group}
         yield row
 
 
@@ -52,13 +56,6 @@ def _curves(folder: str | Path, meta: dict) -> Iterator[tuple[dict, pd.DataFrame
                 f"{fold['name']!r}; delete {folder} and run again"
             )
         yield fold, curve
-
-
-def _part_names(fold: dict):
-    """Names of the parts behind columns; runs of earlier versions do not tell, so all differ."""
-    named = [" and ".join(names) for names in fold.get("validation", ())]
-    known = {f"validation_auc_{number}": name for number, name in enumerate(named, start=1)}
-    return lambda column: known.get(column, f"{fold['name']}, {column}")
 
 
 def cross_selected(curve: pd.DataFrame, first_epoch: int) -> pd.Series:

@@ -133,21 +133,17 @@ def _training_panel(axis: Axes, runs: pd.DataFrame, variants: list[str], low: fl
     for row, own in _rows(axis, runs, variants, 0.5 * length):
         height = _height(row, CHANCE, low)
         axis.axhline(height, color=plotting.FAINT, linewidth=0.6, linestyle=plotting.DASHES)
-        _row(axis, row, own, low)
+        colour = plotting.group_colour(own["group"].iloc[0])
+        epoch, auc = np.array([pair for run in own["selected"] for pair in run], float).T
+        first, middle, third = (_height(row, end, low) for end in _quartiles(own))
+        x = np.arange(1, len(middle) + 1)
+        axis.fill_between(x, first, third, linewidth=0, color=plotting.lighter(colour, 0.75))
+        axis.plot(x, middle, color=colour, linewidth=1.2)
+        size = 2.4 if len(auc) <= 40 else 1.5
+        axis.plot(epoch, _height(row, auc, low), "o", color="white", markeredgecolor=colour,
+                  markersize=size, markeredgewidth=0.6, zorder=3)  # fmt: skip
     axis.set_xlim(0, length + 1)
     axis.set_xlabel("Epoch")
-
-
-def _row(axis: Axes, row: int, runs: pd.DataFrame, low: float) -> None:
-    colour = plotting.group_colour(runs["group"].iloc[0])
-    epoch, auc = np.array([pair for run in runs["selected"] for pair in run], float).T
-    first, middle, third = (_height(row, end, low) for end in _quartiles(runs))
-    x = np.arange(1, len(middle) + 1)
-    axis.fill_between(x, first, third, linewidth=0, color=plotting.lighter(colour, 0.75))
-    axis.plot(x, middle, color=colour, linewidth=1.2)
-    size = 2.4 if len(auc) <= 40 else 1.5
-    axis.plot(epoch, _height(row, auc, low), "o", color="white", markeredgecolor=colour,
-              markersize=size, markeredgewidth=0.6, zorder=3)  # fmt: skip
 
 
 def _exact(axis: Axes, runs: pd.DataFrame, variants: list[str], low: float) -> None:

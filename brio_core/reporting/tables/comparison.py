@@ -174,28 +174,16 @@ def site_scores_table(given: Given) -> tuple[pd.DataFrame, Table]:
 
 
 def _site_cells(own: pd.DataFrame) -> list[Cell]:
-    return [
-        *_shares(own, ""),
-        *_shares(own, "_threshold"),
-        *_calibration(own, ""),
-        *_calibration(own, "_recalibrated"),
-    ]
-
-
-def _shares(own: pd.DataFrame, end: str) -> list[Cell]:
-    columns = (own[f"{name}{end}"] for name in SHARES)
-    return [with_sd(column.mean(), column.std(ddof=1)) for column in columns]
-
-
-def _calibration(own: pd.DataFrame, end: str) -> list[Cell]:
-    brier, level = own[f"brier{end}"], own[f"calibration_in_the_large{end}"]
-    slopes = own[f"calibration_slope{end}"].dropna()
-    slope = Cell(f"{slopes.median():.2f}", f"[{len(slopes)}]") if len(slopes) else Cell(NONE)
-    return [
-        with_spread(brier.mean(), brier.std(ddof=1), ".3f"),
-        with_spread(level.mean(), level.std(ddof=1), "+.3f"),
-        slope,
-    ]
+    mean, sd = own.mean(numeric_only=True), own.std(numeric_only=True)
+    columns = [f"{name}{end}" for end in ("", "_threshold") for name in SHARES]
+    cells = [with_sd(mean[name], sd[name]) for name in columns]
+    for end in ("", "_recalibrated"):
+        for name, form in ((f"brier{end}", ".3f"), (f"calibration_in_the_large{end}", "+.3f")):
+            cells.append(with_spread(mean[name], sd[name], form))
+        slopes = own[f"calibration_slope{end}"].dropna()
+        known = Cell(f"{slopes.median():.2f}", f"[{len(slopes)}]")
+        cells.append(known if len(slopes) else Cell(NONE))
+    return cells
 
 
 LIMITS = np.finfo(float)

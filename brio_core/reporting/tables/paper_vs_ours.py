@@ -33,7 +33,6 @@ NAMES = {
     "seconds_per_epoch": "seconds per epoch", "gpu_memory_gb": "memory (GB)",
     "block_length_frames": "block length (frames)", "block_length_seconds": "block length (s)",
 }  # fmt: skip
-SAMPLING = "auc_sd_sampling"
 NOTHING = Estimate(math.nan, math.nan, math.nan)
 LONG = 40
 
@@ -78,19 +77,21 @@ def compare(given: Given) -> pd.DataFrame:
     table["ours"], table["difference"] = found["value"], found["value"] - table["paper"]
     table["low"], table["high"] = found["low"], found["high"]
     # Two runs on the same sites differ by their seeds, so seeds are the yardstick.
-    table["sd_seeds"] = [100 * _seeds(index, number) for _, number in table.iterrows()]
+    own = index.reindex(pd.MultiIndex.from_frame(table[PLACE])).reset_index(drop=True)
+    table["sd_seeds"] = math.nan
+    for score in SCORES:
+        means = table["quantity"] == f"{score}_mean"
+        table.loc[means, "sd_seeds"] = 100 * own.loc[means, f"{score}_sd_seeds"]
     table["seed_deviations"] = table["difference"] / table["sd_seeds"]
     inside = table["paper"].between(table["low"], table["high"])
     table["contains"] = inside.map({True: "yes", False: "no"}).where(found.notna().all(axis=1), "")
     table["status"] = found["value"].isna().map({True: NOT_RUN, False: "run"})
-    keys = pd.MultiIndex.from_frame(table[PLACE])
     # Ours of these is another method, and can neither agree nor disagree.
-    labels = pd.Series(index["label"].reindex(keys).to_numpy()).fillna("")
-    others = labels.str.endswith(REIMPLEMENTED)
+    others = own["label"].fillna("").str.endswith(REIMPLEMENTED)
     table.loc[others, "contains"], table.loc[others, "seed_deviations"] = "", math.nan
     for end in ("low", "high"):
-        sampling = 100 * index[f"{SAMPLING}_{end}"].reindex(keys).to_numpy()
-        table[f"sampling_{end}"] = pd.Series(sampling).where(table["quantity"] == "auc_sd")
+        sampling = 100 * own[f"auc_sd_sampling_{end}"]
+        table[f"sampling_{end}"] = sampling.where(table["quantity"] == "auc_sd")
     return table
 
 
@@ -100,13 +101,6 @@ def _score(row: pd.Series, quantity: str) -> Estimate:
     if what == "sd":
         found = deviation_over_sites(row[quantity], int(row["folds"]))
     return Estimate(*(100 * float(number) for number in found))
-
-
-def _seeds(index: pd.DataFrame, number: pd.Series) -> float:
-    """The deviation over seeds of a mean score; other numbers have none."""
-    key, (score, _, what) = tuple(number[name] for name in PLACE), number["quantity"].partition("_")
-    known = key in index.index and score in SCORES and what == "mean"
-    return index.loc[key, f"{score}_sd_seeds"] if known else math.nan
 
 
 def _block_length(folds: pd.DataFrame | None, quantity: str, variant: str) -> Estimate:

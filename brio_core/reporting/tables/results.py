@@ -47,39 +47,30 @@ def results_table(given: Given) -> tuple[pd.DataFrame, Table]:
 
 def scores_table(rows: pd.DataFrame, given: Given, is_compared: bool, notes: list[str]) -> Table:
     """Groups of methods with cohorts beside each other, or variants with their differences."""
-    heads, places = _heads(rows), pairs(rows, given)
+    heads, places = {score: score.upper() for score in results.SCORES}, pairs(rows, given)
+    # No threshold where nothing has one.
+    if rows[f"{results.AT_THRESHOLD}_mean"].notna().any():
+        heads[results.AT_THRESHOLD] = "ACC, threshold"
     scores = scored(rows, tuple(heads))
     if is_compared:
         columns, above = ("Method", *heads.values(), "Difference", *HEADS), ()
-        lines = by_cohort(
-            rows,
-            given,
-            columns,
-            lambda own: [*scores(own.iloc[0]), *difference_cells(own.iloc[0])],
-        )
+
+        def cells(own: pd.DataFrame) -> list[Cell]:
+            return [*scores(own.iloc[0]), *difference_cells(own.iloc[0])]
+
+        lines = by_cohort(rows, given, columns, cells)
     else:
         columns = ("Method", *[*heads.values()] * len(places))
         above = spans(places, given.datasets, len(heads))
         lines = by_group(rows, given, columns, scores)
-    return given.table(columns, lines, *_notes(rows, given), *notes, spans=above)
-
-
-def _heads(rows: pd.DataFrame) -> dict[str, str]:
-    """The scores that are printed; no threshold where nothing has one."""
-    heads = {score: score.upper() for score in results.SCORES}
-    if rows[f"{results.AT_THRESHOLD}_mean"].notna().any():
-        heads[results.AT_THRESHOLD] = "ACC, threshold"
-    return heads
-
-
-def _notes(rows: pd.DataFrame, given: Given) -> list[str]:
-    return [
+    about = (
         "All numbers in %. AUC and ACC: mean ± standard deviation over "
         f"{results.fold_names(rows, 's')}, each averaged over seeds first. Bold: the highest of a "
-        "column as printed, ties included.",
-        *([THRESHOLD_NOTE] if results.AT_THRESHOLD in _heads(rows) else []),
-        *(counts(part_of(rows, *one), one, given.datasets) for one in pairs(rows, given)),
-    ]
+        "column as printed, ties included."
+    )
+    threshold = [THRESHOLD_NOTE] if results.AT_THRESHOLD in heads else []
+    tested = [counts(part_of(rows, *one), one, given.datasets) for one in places]
+    return given.table(columns, lines, about, *threshold, *tested, *notes, spans=above)
 
 
 def spans(places: list, datasets: dict, width: int) -> tuple[tuple[str, int], ...]:
