@@ -86,7 +86,8 @@ def summarise(
     file of a ``split`` is there, every run must test what it says.
     """
     runs = [results.read_run(folder) for folder in folders]
-    _check_splits(runs, split)
+    for run in runs if split else ():
+        _check_split(run, split)
     variants = by_variant(runs)
     variants += with_ensembles(variants[0], runs, ensembles or {})
     fold, label = variants[0].fold, variants[0].label
@@ -203,19 +204,13 @@ def _check(runs: list[results.Run]) -> None:
             )
 
 
-def _check_splits(runs: list[results.Run], path: Path | None) -> None:
-    """Compare runs with the split of their ring, which runs that were copied here may lack."""
-    for ring in sorted({results.ring_of(run.meta) for run in runs}) if path else ():
-        file = path.with_stem(f"{path.stem}-ring-{ring}") if ring else path
-        if file.exists():
-            split = read_split(file)
-            for run in runs:
-                if results.ring_of(run.meta) == ring:
-                    _check_split(run, split)
-
-
-def _check_split(run: results.Run, split: dict) -> None:
-    """Name the run whose test rows are not those of the split, which those beside it may be."""
+def _check_split(run: results.Run, path: Path) -> None:
+    """Compare a run with the split of its ring, which runs that were copied here may lack."""
+    ring = results.ring_of(run.meta)
+    file = path.with_stem(f"{path.stem}-ring-{ring}") if ring else path
+    if not file.exists():
+        return
+    split = read_split(file)
     if run.meta["split_checksum"] != split["checksum"]:
         raise BrioError(
             f"{run.folder} has another split_checksum than the split; delete it, run again"

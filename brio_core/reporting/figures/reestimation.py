@@ -13,9 +13,9 @@ from brio_core.reporting.tables.reestimation import (
     ROI_SHOWN,
     SCORES,
     abstention_rows,
-    compared,
     profile_rows,
     scan_length_rows,
+    scan_length_variants,
     top_rois,
 )
 
@@ -138,7 +138,7 @@ def scan_length_figure(given: Given) -> plotting.Drawing:
 
 
 def _scan_panel(axis: Axes, one: Diagnostics, rows: pd.DataFrame) -> str:
-    chosen = compared(one)
+    chosen = scan_length_variants(one)
     shapes = dict(zip(chosen, "*so"))
     texts = []
     axis.axhline(0, color=plotting.FAINT, linewidth=0.9, linestyle=plotting.DASHES)

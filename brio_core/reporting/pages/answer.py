@@ -15,6 +15,8 @@ CHANCE = 0.5
 # Shares of colour, at which the text keeps its contrast in light and dark pages.
 STRONGEST = 0.55
 ABOVE, BELOW = "0, 114, 178", "213, 94, 0"
+# Places on a bar, by columns of the summaries.
+ENDS = {"mean": "auc_mean", "low": "auc_sites_low", "high": "auc_sites_high"}
 
 
 def headlines(summaries: pd.DataFrame, sites: pd.DataFrame, datasets: dict) -> list[Namespace]:
@@ -131,18 +133,16 @@ def rankings(summaries: pd.DataFrame, datasets: dict) -> list[Namespace]:
     found = []
     for (cohort, protocol), own in rows.groupby(["cohort", "protocol"], sort=False):
         own = own.sort_values("auc_mean", ascending=False, kind="stable")
-        ends = pd.concat([own["auc_mean"], own["auc_sites_low"], own["auc_sites_high"]]).dropna()
-        low = min(0.4, math.floor(10 * ends.min()) / 10)
-        high = min(1.0, max(0.6, math.ceil(10 * ends.max()) / 10))
-        bars = []
-        for _, row in own.iterrows():
-            numbers = [row[f"auc_{end}"] for end in ("mean", "sites_low", "sites_high")]
-            cell = auc_cell(row)
-            places = [(numbers[0] if math.isnan(one) else one) - low for one in numbers]
-            places = [100 * min(max(one / (high - low), 0), 1) for one in places]
-            is_ours = row["variant"] == REFERENCE
-            named = dict(zip(("mean", "low", "high"), places))
-            bars.append(Namespace(label=row["label"], auc=cell, ours=is_ours, **named))
+        ends = pd.DataFrame({name: own[column] for name, column in ENDS.items()})
+        low = min(0.4, math.floor(10 * ends.min(axis=None)) / 10)
+        high = min(1.0, max(0.6, math.ceil(10 * ends.max(axis=None)) / 10))
+        # Where there is no interval, the bar has no length.
+        ends = ends.T.fillna(own["auc_mean"]).T
+        places = 100 * ((ends - low) / (high - low)).clip(0, 1)
+        bars = [
+            Namespace(label=row["label"], auc=auc_cell(row), ours=row["variant"] == REFERENCE, **at)
+            for (_, row), at in zip(own.iterrows(), places.to_dict("records"))
+        ]
         title = results.place_title(datasets, cohort, protocol)
         chance = 100 * (CHANCE - low) / (high - low)
         ends = (f"{100 * low:.0f}", f"{100 * high:.0f}")

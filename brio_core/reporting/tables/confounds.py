@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -86,20 +87,17 @@ def confounds_table(given: Given) -> tuple[pd.DataFrame, Table]:
         pd.DataFrame(found, columns=[*results.IDENTITY, "group_of_subjects", *NUMBERS])
     )
     enough = set(rows.loc[rows["sites"] >= ENOUGH, "group_of_subjects"])
-    shown = {
-        heading: {name: title for name, title in names.items() if name in enough}
-        for heading, names in SUBGROUPS.items()
-    }
-    columns = [*CONFOUNDS_COLUMNS, *(title for names in shown.values() for title in names.values())]
-    spans = (("", 1), ("Whole sites", len(CONFOUNDS_COLUMNS) - 1))
-    spans += tuple((heading, len(names)) for heading, names in shown.items() if names)
-
-    def cells(own: pd.DataFrame) -> list[Cell]:
-        return _confounds_cells(own, [name for names in shown.values() for name in names])
-
+    columns, shown = list(CONFOUNDS_COLUMNS), []
+    spans = [("", 1), ("Whole sites", len(columns) - 1)]
+    for heading, names in SUBGROUPS.items():
+        own = [name for name in names if name in enough]
+        shown += own
+        columns += [names[name] for name in own]
+        spans += [(heading, len(own))] if own else []
+    cells = partial(_confounds_cells, shown=shown)
     lines = by_cohort(rows, replace(given, planned={}), columns, cells)
     text = notes or ["No cohort has covariates that differ within its sites."]
-    return rows, given.table(columns, lines, CONFOUNDS_EXPLAINED, *text, spans=spans)
+    return rows, given.table(columns, lines, CONFOUNDS_EXPLAINED, *text, spans=tuple(spans))
 
 
 def _rows(scored: Scored) -> list[dict]:

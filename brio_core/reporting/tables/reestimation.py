@@ -14,9 +14,10 @@ from brio_core.evaluation.abstention import (
     most_certain_first,
 )
 from brio_core.evaluation.site_statistics import paired
-from brio_core.reporting.blocks import by_cohort
+from brio_core.reporting.blocks import by_cohort, part_of
 from brio_core.reporting.catalogue import REFERENCE, Given, output
 from brio_core.reporting.diagnostics import Diagnostics, read_diagnostics
+from brio_core.reporting.paired import MARGIN
 from brio_core.reporting.results import cohort_title
 from brio_core.reporting.table import (
     NONE,
@@ -51,7 +52,7 @@ def abstention_table(given: Given) -> tuple[pd.DataFrame, Table]:
 
     One row per variant, way of abstaining and share of subjects kept.
     """
-    margin = given.entry.get("margin", 0.02)
+    margin = given.entry.get("margin", MARGIN)
     found = read_diagnostics(given.files["diagnostics"])
     rows = abstention_rows(found, margin)
     notes = [_note(cohort_title(given.datasets, one.cohort), rows, one) for one in found]
@@ -72,7 +73,7 @@ def abstention_table(given: Given) -> tuple[pd.DataFrame, Table]:
     return rows, table
 
 
-def abstention_rows(found: Sequence[Diagnostics], margin: float = 0.02) -> pd.DataFrame:
+def abstention_rows(found: Sequence[Diagnostics], margin: float = MARGIN) -> pd.DataFrame:
     """``accuracy_mean`` and ``auc_mean`` over sites, with what a paired test of both ways says.
 
     Sites whose kept subjects lack a class have no AUC at that share.
@@ -124,7 +125,7 @@ def _cells(own: pd.DataFrame) -> list[Cell]:
 
 def _note(title: str, rows: pd.DataFrame, one: Diagnostics) -> str:
     """Whether stability adds anything, in words."""
-    own = rows[(rows["cohort"] == one.cohort) & (rows["protocol"] == one.protocol)]
+    own = part_of(rows, one.cohort, one.protocol)
     if own.empty:
         return f"{title}: no stored diagnostics tell about single subjects; diagnose again."
     verdicts = own.drop_duplicates("variant")["verdict"].value_counts()
@@ -174,7 +175,7 @@ def scan_length_table(given: Given) -> tuple[pd.DataFrame, Table]:
     return rows, table
 
 
-def compared(one: Diagnostics) -> list[str]:
+def scan_length_variants(one: Diagnostics) -> list[str]:
     """The paper's three models: BRIO, w/o RS, and w/o QG with the alignment strength of BRIO."""
     if REFERENCE not in one.variants:
         return []
