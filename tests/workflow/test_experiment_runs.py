@@ -7,15 +7,7 @@ import pytest
 from tests.workflow.test_configuration import STUDY, configuration
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
-from workflow.planning.outputs import (
-    command_options,
-    item,
-    item_runs,
-    output_inputs,
-    output_names,
-    planned,
-    reference,
-)
+from workflow.planning.outputs import items, shown_by
 from workflow.planning.paths import Paths, Run
 from workflow.planning.runs import canonical_variant, experiment_runs
 
@@ -90,7 +82,7 @@ def test_a_reference_that_its_method_is_already_is_the_method():
     resolved = configuration(overrides={"brio": {"reestimates": 2}})
     assert canonical_variant(resolved, "brio-k2") == "brio"
     study = configuration(f"{STUDY}/config")
-    assert reference(study, "tables", "harmonisation-comparison") == "linear-correlation"
+    assert items(study, "tables")["harmonisation-comparison"].reference == "linear-correlation"
 
 
 @pytest.mark.parametrize(
@@ -104,31 +96,32 @@ def test_a_reference_that_its_method_is_already_is_the_method():
 )
 def test_all_are_compared_with_what_is_stated_or_else_with_something(changes, expected):
     resolved = configuration(experiments=["main"], **changes)
-    assert reference(resolved, "tables", "comparison").startswith(expected)
-    assert f'"reference": "{expected}' in command_options(resolved, "tables", "comparison")
+    tables = items(resolved, "tables")
+    assert tables["comparison"].reference.startswith(expected)
+    assert f'"reference": "{expected}' in tables["comparison"].command
     if expected == "gcn":
-        assert reference(resolved, "tables", "ablation-checkpoints") == "brio", "it shows no GCN"
+        assert tables["ablation-checkpoints"].reference == "brio", "it shows no GCN"
 
 
 def test_a_figure_per_cohort_shows_that_cohort():
     resolved = configuration("paper")
-    names = output_names(resolved, "figures", ("diagnostics",))
+    names = [one.name for one in shown_by(resolved, "figures", ("diagnostics",))]
     assert [name for name in names if name.startswith("diagnostics-")] == [
         f"diagnostics-{cohort}" for cohort in resolved.config["cohorts"]
     ]
-    runs = item_runs(resolved, "figures", "diagnostics-srpbs-aal116")
-    assert {run.cohort for run in runs} == {"srpbs-aal116"}
-    assert "linear-confounds" not in {run.variant for run in runs}, "nothing to diagnose"
-    assert item(resolved, "figures", "diagnostics-srpbs-aal116")["title"].endswith(": SRPBS")
-    inputs = output_inputs(resolved, "figures", "diagnostics-srpbs-aal116")
+    figure = items(resolved, "figures")["diagnostics-srpbs-aal116"]
+    assert {run.cohort for run in figure.runs} == {"srpbs-aal116"}
+    assert "linear-confounds" not in {run.variant for run in figure.runs}, "nothing to diagnose"
+    assert figure.entry["title"].endswith(": SRPBS")
+    inputs = figure.made_of
     folders = inputs.pop("diagnostics")
     assert "results/diagnostics/srpbs-aal116/loso/brio/seed-0" in folders and not inputs
-    assert len(folders) == len(runs), "a folder for every run"
+    assert len(folders) == len(figure.runs), "a folder for every run"
 
 
 def test_what_cannot_be_diagnosed_is_not_called_missing():
-    planned_here = planned(configuration("paper"), "tables", "stability")
-    variants = {one["variant"] for one in planned_here["variants"]}
+    planned = items(configuration("paper"), "tables")["stability"].planned
+    variants = {one["variant"] for one in planned["variants"]}
     assert "gcn" in variants and "linear-confounds" not in variants
 
 
@@ -143,7 +136,7 @@ def test_published_settings_are_a_variant_of_every_method_that_has_them():
     published = resolved.methods["gcn"]["presets"]["published"]
     assert published.items() <= params["hyperparameters"].items()
     assert params["label"] == "GCN (published)" and params["method"] == "gcn"
-    assert output_inputs(resolved, "tables", "presets").keys() == {
+    assert items(resolved, "tables")["presets"].made_of.keys() == {
         "summaries", "sites", "runs"
     }  # fmt: skip
 
@@ -164,15 +157,18 @@ def test_a_search_is_a_variant_of_every_method_that_has_one():
     fixed = found(overrides={"gcn": {"learning_rate": 0.01}, "brio": {"epochs": 40}})[1]
     assert usual - fixed == {"gcn-searched"}, "nothing is left to search"
     assert found(search=True)[1] == one_try, "all are searched under their own names"
-    inputs = output_inputs(resolved, "tables", "equal-effort")
+    inputs = items(resolved, "tables")["equal-effort"].made_of
     assert inputs.keys() == {"summaries", "sites", "runs"}
 
 
 def test_figures_about_brio_are_left_out_without_it():
     resolved = configuration(methods=["gcn"], experiments=["main"])
     left = ["diagnostics-demo", "abstention"]
-    assert output_names(resolved, "figures", ("diagnostics",)) == left
-    assert "roi-profiles" not in output_names(resolved, "tables", ("diagnostics",))
+    figures, tables = (
+        [one.name for one in shown_by(resolved, kind, ("diagnostics",))]
+        for kind in ("figures", "tables")
+    )
+    assert figures == left and "roi-profiles" not in tables
 
 
 def test_the_paper_is_complete():
@@ -208,7 +204,7 @@ def test_runs_without_results_are_left_out_and_stay_planned(tmp_path):
     ]  # fmt: skip
     # BRIO alone is no ablation, and nothing has been diagnosed.
     assert found.config["experiments"] == ["main"]
-    names = output_names(found, "tables", tuple(found.config["experiments"]))
+    names = [one.name for one in shown_by(found, "tables", found.config["experiments"])]
     assert "main-loso" in names and "main-id" not in names and "scan-length" not in names
     finish(tmp_path, "loso", "brio-wo-rs", 0)
     found = load({**WORDS, "results": str(tmp_path), "untrained": "skip"})
@@ -231,7 +227,7 @@ def test_diagnostics_are_shown_once_they_have_been_made(tmp_path):
     assert load(words | {"experiments": ["main", "ablations", "diagnostics"]}).config[
         "experiments"
     ] == ["main", "ablations", "diagnostics"], "though its runs are those of others"
-    shown = item_runs(found, "figures", "diagnostics-demo")
+    shown = items(found, "figures")["diagnostics-demo"].runs
     assert [run.variant for run in shown] == ["brio"], "the other run is not diagnosed yet"
 
 

@@ -12,7 +12,7 @@ from brio_core.reporting.results import GROUPS
 from brio_core.reporting.tables.results import scores_table
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
-from workflow.planning.outputs import planned
+from workflow.planning.outputs import items
 from workflow.planning.paths import Run
 from workflow.planning.runs import experiment_runs, summary_runs
 
@@ -44,7 +44,7 @@ def test_absent_cohorts_are_skipped_and_stay_in_the_tables():
     cohorts = ["demo", "abcd-aal116"]
     skipping = configuration(cohorts=cohorts, on_missing="skip", data_dir="nowhere")
     assert {run.cohort for run in experiment_runs(skipping, "main")} == {"demo"}
-    words = planned(skipping, "tables", "main-loso")
+    words = items(skipping, "tables")["main-loso"].planned
     assert words["pairs"] == [("demo", "loso"), ("abcd-aal116", "loso")]
     stopping = configuration(cohorts=cohorts, data_dir="nowhere")
     assert {run.cohort for run in experiment_runs(stopping, "main")} == set(cohorts)
@@ -56,7 +56,7 @@ def test_the_tables_of_the_paper_have_its_methods_in_its_order():
     """17 methods and the linear rows, five cohorts, also where nothing of them was run."""
     paper = load(yaml.safe_load((ROOT / "config/paper.yaml").read_text()))
     for protocol in ("loso", "id"):
-        words = planned(paper, "tables", f"main-{protocol}")
+        words = items(paper, "tables")[f"main-{protocol}"].planned
         with open(ROOT / "config/paper/numbers.csv", newline="") as stream:
             numbers = [row for row in csv.DictReader(stream) if row["table"] == protocol]
         assert [cohort for cohort, _ in words["pairs"]] == list(

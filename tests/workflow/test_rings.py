@@ -1,7 +1,7 @@
 """Several rings of validation sites: more runs of the main experiment, and nothing else."""
 
 from tests.workflow.test_configuration import configuration
-from workflow.planning.outputs import output_inputs, output_names, planned
+from workflow.planning.outputs import shown_by
 from workflow.planning.remote import prepared_files
 from workflow.planning.runs import experiment_runs
 
@@ -20,11 +20,10 @@ def test_rings_add_runs_of_the_main_experiment_and_change_no_other():
         unseen = [run for run in runs if run.protocol == "loso"] if name == "main" else []
         assert added == [run._replace(ring=ring) for run in unseen for ring in (1, 2)]
         for kind in ("tables", "figures"):
-            names = output_names(usual, kind, (name,))
-            assert output_names(several, kind, (name,)) == names
-            for one in names:
-                assert planned(usual, kind, one) == planned(several, kind, one)
-                old, new = (output_inputs(plan, kind, one) for plan in (usual, several))
+            items = [shown_by(plan, kind, (name,)) for plan in (usual, several)]
+            for one, other in zip(*items, strict=True):
+                assert (one.name, one.planned) == (other.name, other.planned)
+                old, new = one.made_of, other.made_of
                 assert {key for key in old if old[key] != new[key]} <= {"runs"}
                 assert all(set(old[key]) <= set(new[key]) for key in old)
 

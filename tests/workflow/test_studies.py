@@ -6,7 +6,7 @@ from tests.workflow.test_configuration import ROOT, STUDY, configuration
 from workflow.planning.documents import document_files
 from workflow.planning.files import ConfigurationError
 from workflow.planning.loading import load
-from workflow.planning.outputs import WHOLE_RUN, output_names
+from workflow.planning.outputs import WHOLE_RUN, shown_by
 from workflow.planning.paths import Paths, Run
 from workflow.planning.runs import experiment_runs
 from workflow.planning.schema import KEYS, TARGETS
@@ -177,7 +177,7 @@ def test_the_run_of_the_document_on_abide():
     assert "results/tables/kinds.json" not in files["printed"], "which shows some columns"
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
-    names = output_names(resolved, "tables", tuple(resolved.config["experiments"]))
+    names = [one.name for one in shown_by(resolved, "tables", resolved.config["experiments"])]
     left_out = {"sites", "regions", "datasets", "site-scores", "checkpoints"}
     left_out |= {name for name in names if name.endswith("-checkpoints")}
     assert tables - {*WHOLE_RUN} == {*names} - left_out

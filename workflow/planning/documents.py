@@ -5,7 +5,7 @@ from pathlib import Path
 from brio_core.reporting.catalogue import KINDS
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import ConfigurationError, shown
-from workflow.planning.outputs import known_names, output_names, output_of, whole_run_tables
+from workflow.planning.outputs import items, shown_by, whole_run_tables
 
 
 def document_templates(configuration: Configuration) -> list[Path]:
@@ -24,12 +24,10 @@ def document_files(configuration: Configuration) -> dict[str, list[str]]:
             "the configuration names no 'documents'; choose another --configfile"
         )
     active = configuration.config["experiments"]
-    tables = [*output_names(configuration, "tables", active), *whole_run_tables(configuration)]
-    figures = [
-        name
-        for name in output_names(configuration, "figures", active)
-        if not output_of(configuration, "figures", name).shows_subjects
-    ]
+    tables = [one.name for one in shown_by(configuration, "tables", active)]
+    tables += whole_run_tables(configuration)
+    figures = shown_by(configuration, "figures", active)
+    figures = [one.name for one in figures if not one.output.shows_subjects]
     known = (tables, figures, active, list(configuration.experiments), waiting(configuration))
     found: dict[str, dict] = {"tables": {}, "printed": {}, "figures": {}, "waiting": {}}
     for path in document_templates(configuration):
@@ -46,7 +44,7 @@ def waiting(configuration: Configuration) -> list[str]:
     """Tables and figures that may lack results, because nothing is trained for them."""
     if configuration.config["untrained"] == "train":
         return []
-    return [name for kind in KINDS for name in known_names(configuration, kind)]
+    return [name for kind in KINDS for name in items(configuration, kind)]
 
 
 def reference_files(configuration: Configuration) -> list[Path]:

@@ -2,11 +2,11 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 
-from brio_core.reporting.catalogue import KINDS, REFERENCE, Output, catalogue
+from brio_core.reporting.catalogue import KINDS, REFERENCE, catalogue
 from workflow.planning.configuration import Configuration
 from workflow.planning.files import shown
 from workflow.planning.paths import Run
@@ -27,79 +27,149 @@ WHOLE_RUN = {
 NO_INPUT = ("config", "methods")
 
 
-@lru_cache
-def item(configuration: Configuration, kind: str, name: str) -> dict:
-    """A table or figure, with what it takes over from the catalogue and from its experiment."""
-    if kind == "tables" and name in WHOLE_RUN:
-        return _completed({"name": name, **WHOLE_RUN[name]}, kind, {})
-    for experiment, content in configuration.experiments.items():
-        for entry in _entries(configuration, experiment, kind):
-            if entry["name"] == name:
-                return {"experiment": experiment, **_completed(entry, kind, content)}
-    raise KeyError(f"no experiment has the {kind[:-1]} {name!r}")
+class Item:
+    """A table or figure of an experiment, or a table of all active experiments together.
 
+    ``entry`` is what the experiment's file says. Title and caption that it leaves out are those of
+    the catalogue or of the experiment.
+    """
 
-def _completed(entry: dict, kind: str, experiment: dict) -> dict:
-    """An entry with title and caption: its own, the catalogue's or the experiment's."""
-    output = catalogue(kind)[entry[kind[:-1]]]
-    taken = {key: getattr(output, key) or experiment.get(key, "") for key in ("title", "caption")}
-    return {**taken, **entry}
+    def __init__(
+        self, configuration: Configuration, kind: str, entry: dict, experiment: str = ""
+    ) -> None:
+        self.kind = kind
+        self.name = entry["name"]
+        self.experiment = experiment
+        self.output = catalogue(kind)[entry[kind.removesuffix("s")]]
+        about = configuration.experiments.get(experiment, {})
+        words = {
+            key: getattr(self.output, key) or about.get(key, "") for key in ("title", "caption")
+        }
+        self.entry = words | entry
+        self._configuration = configuration
 
+    @property
+    def takes_diagnostics(self) -> bool:
+        """Whether it shows diagnostics of runs."""
+        return "diagnostics" in self.output.files
 
-def _entries(configuration: Configuration, experiment: str, kind: str) -> Iterator[dict]:
-    """The tables or figures in an experiment's file; one that is made per cohort is several."""
-    content = configuration.experiments[experiment]
-    for entry in content["outputs"][kind]:
-        if not entry.get("per_cohort"):
-            yield entry
-            continue
-        title = _completed(entry, kind, content)["title"]
-        for cohort, dataset in configuration.datasets.items():
-            name = f"{entry['name']}-{cohort}"
-            own_title = f"{title}: {dataset.get('title', cohort)}"
-            yield {**entry, "name": name, "title": own_title, "cohorts": [cohort]}
-
-
-def output_of(configuration: Configuration, kind: str, name: str) -> Output:
-    """What the catalogue says about a table or figure."""
-    return catalogue(kind)[item(configuration, kind, name)[kind[:-1]]]
-
-
-def takes_diagnostics(configuration: Configuration, kind: str, name: str) -> bool:
-    """Whether a table or figure shows diagnostics of runs."""
-    return "diagnostics" in output_of(configuration, kind, name).files
-
-
-@lru_cache
-def item_runs(
-    configuration: Configuration, kind: str, name: str, with_skipped: bool = False
-) -> tuple[Run, ...]:
-    """The runs that a table or figure is made of; a table shows the skipped ones as not run."""
-    entry = item(configuration, kind, name)
-    chosen = wanted_runs if with_skipped else experiment_runs
-    runs = chosen(configuration, entry["experiment"])
-    for key in ("cohort", "protocol", "variant"):
-        if (names := entry.get(f"{key}s")) is not None:
-            runs = [run for run in runs if getattr(run, key) in names]
-    if takes_diagnostics(configuration, kind, name):
-        # Those of the first ring say what there is to say.
-        chosen = (run for run in runs if not run.ring)
-        runs = [run for run in chosen if configuration.method_of(run.variant)["diagnose"]]
-        if configuration.config["untrained"] == "skip" and not with_skipped:
-            folders = {run: Path(configuration.paths.diagnostics(run)) for run in runs}
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs that it is made of."""
+        runs = self._chosen(experiment_runs(self._configuration, self.experiment))
+        if self.takes_diagnostics and self._configuration.config["untrained"] == "skip":
+            folders = {run: Path(self._configuration.paths.diagnostics(run)) for run in runs}
             runs = [run for run in runs if (folders[run] / "meta.json").exists()]
-    return tuple(runs)
+        return runs
+
+    @cached_property
+    def planned_runs(self) -> list[Run]:
+        """The same with the skipped ones, which a table shows as not run."""
+        return self._chosen(wanted_runs(self._configuration, self.experiment))
+
+    def _chosen(self, runs: Iterable[Run]) -> list[Run]:
+        for key in ("cohort", "protocol", "variant"):
+            if (names := self.entry.get(f"{key}s")) is not None:
+                runs = [run for run in runs if getattr(run, key) in names]
+        if self.takes_diagnostics:
+            # Those of the first ring say what there is to say.
+            chosen = (run for run in runs if not run.ring)
+            runs = [run for run in chosen if self._configuration.method_of(run.variant)["diagnose"]]
+        return list(runs)
+
+    @property
+    def planned(self) -> dict:
+        """What belongs into a table: its (cohort, protocol) pairs and its variants."""
+        variants = []
+        for variant in dict.fromkeys(run.variant for run in self.planned_runs):
+            method = self._configuration.method_of(variant)
+            change = self._configuration.variants[variant][1]
+            words = {"method": method["method"], "label": change["label"], "group": method["group"]}
+            variants.append({"variant": variant, **words, "change": change["hyperparameters"]})
+        pairs = list(dict.fromkeys(run[:2] for run in self.planned_runs))
+        return {"pairs": pairs, "variants": variants}
+
+    @property
+    def made_of(self) -> dict[str, list[str]]:
+        """The files that it is made of, by option; for ``runs`` their folders."""
+        if not self.experiment:
+            return whole_run_inputs(self._configuration, *self.output.files)
+        pairs = [run[:2] for run in self.runs]
+        summaries = [(self.experiment, *pair) for pair in pairs]
+        cohorts = [cohort for cohort, _ in pairs]
+        options = self.output.files
+        return _inputs(self._configuration, options, self.runs, pairs, summaries, cohorts)
+
+    @property
+    def inputs(self) -> dict[str, list[str]]:
+        """The same as inputs of a rule; of a run the file that is written last stands for all."""
+        found = self.made_of
+        if "runs" in found:
+            found["runs"] = [f"{run}/meta.json" for run in found["runs"]]
+        return {option: files for option, files in found.items() if option not in NO_INPUT}
+
+    @property
+    def command(self) -> str:
+        """What ``scripts/table.py`` or ``figure.py`` is told, but where to write."""
+        words = [self.output.name]
+        for option, files in self.made_of.items():
+            words += [f"--{option.replace('_', '-')}", *files]
+        keys = ("title", "caption", *self.output.options)
+        own = {key: self.entry[key] for key in keys if key in self.entry}
+        if "reference" in self.output.options:
+            own["reference"] = self.reference
+        if "margin" in self.output.options:
+            own["margin"] = self._configuration.config["margin"]
+        cohorts = self._configuration.datasets
+        if self.experiment:
+            cohorts = dict.fromkeys(run.cohort for run in self.planned_runs)
+            if self.kind == "tables":
+                words += ["--planned", as_json(self.planned)]
+        datasets = {cohort: about(self._configuration, cohort) for cohort in cohorts}
+        return shlex.join([*words, "--entry", as_json(own), "--datasets", as_json(datasets)])
+
+    @property
+    def reference(self) -> str:
+        """The variant that a table compares the others with: the first of these that it shows.
+
+        Its own, that of the configuration, BRIO, the first linear row, the first variant.
+        """
+        method_of = self._configuration.method_of
+        variants = list(dict.fromkeys(run.variant for run in self.runs))
+        linear = [one for one in variants if method_of(one)["group"] == "Linear"]
+        stated = (self.entry.get("reference"), self._configuration.config["reference"])
+        stated = [canonical_variant(self._configuration, one) for one in stated if one]
+        return next(one for one in (*stated, REFERENCE, *linear, *variants) if one in variants)
+
+    @property
+    def heading(self) -> dict:
+        """What Snakemake's report says of it, without what it would take for HTML."""
+        words = {"experiment": self.experiment} if self.experiment else {}
+        return json.loads(as_json(words | self.entry).replace("\\u003c", "‹"))
 
 
-def planned(configuration: Configuration, kind: str, name: str) -> dict:
-    """What belongs into a table: its (cohort, protocol) pairs and its variants."""
-    runs = item_runs(configuration, kind, name, with_skipped=True)
-    variants = []
-    for variant in dict.fromkeys(run.variant for run in runs):
-        method, change = configuration.method_of(variant), configuration.variants[variant][1]
-        words = {"method": method["method"], "label": change["label"], "group": method["group"]}
-        variants.append({"variant": variant, **words, "change": change["hyperparameters"]})
-    return {"pairs": list(dict.fromkeys(run[:2] for run in runs)), "variants": variants}
+@lru_cache
+def items(configuration: Configuration, kind: str) -> dict[str, Item]:
+    """All ``tables`` or ``figures`` by name, whether or not they have something to show."""
+    whole_run = WHOLE_RUN if kind == "tables" else {}
+    found = {
+        name: Item(configuration, kind, {"name": name, **entry})
+        for name, entry in whole_run.items()
+    }
+    for experiment, content in configuration.experiments.items():
+        for entry in content["outputs"][kind]:
+            item = Item(configuration, kind, entry, experiment)
+            for one in _per_cohort(configuration, item) if entry.get("per_cohort") else [item]:
+                found.setdefault(one.name, one)
+    return found
+
+
+def _per_cohort(configuration: Configuration, item: Item) -> Iterator[Item]:
+    """A table or figure that is made per cohort is several."""
+    for cohort, dataset in configuration.datasets.items():
+        title = f"{item.entry['title']}: {dataset.get('title', cohort)}"
+        own = {"name": f"{item.name}-{cohort}", "title": title, "cohorts": [cohort]}
+        yield Item(configuration, item.kind, item.entry | own, item.experiment)
 
 
 @lru_cache
@@ -127,20 +197,8 @@ def used_methods(configuration: Configuration) -> list[Path]:
     return [configuration.find("methods", name) for name in names]
 
 
-def output_inputs(configuration: Configuration, kind: str, name: str) -> dict[str, list[str]]:
-    """The files that a table or figure is made of, by option; for ``runs`` their folders."""
-    options = output_of(configuration, kind, name).files
-    if kind == "tables" and name in WHOLE_RUN:
-        return whole_run_inputs(configuration, *options)
-    runs = item_runs(configuration, kind, name)
-    experiment = item(configuration, kind, name)["experiment"]
-    pairs = [run[:2] for run in runs]
-    summaries = [(experiment, *pair) for pair in pairs]
-    return _inputs(configuration, options, runs, pairs, summaries, [run.cohort for run in runs])
-
-
 def whole_run_inputs(configuration: Configuration, *options: str) -> dict[str, list[str]]:
-    """The same for what is made of all active experiments."""
+    """The files that something of all active experiments is made of, by option."""
     summaries = active_pairs(configuration, changed=False)
     pairs = [pair for _, *pair in summaries if pair[1] == "loso"]
     cohorts = [cohort for _, cohort, _ in active_pairs(configuration)]
@@ -151,13 +209,9 @@ def whole_run_inputs(configuration: Configuration, *options: str) -> dict[str, l
 
 def diagnosed_runs(configuration: Configuration, experiments: Sequence[str]) -> list[Run]:
     """The runs whose diagnostics the tables and figures of some experiments show."""
-    return list(dict.fromkeys(
-        run
-        for kind in KINDS
-        for name in output_names(configuration, kind, experiments)
-        if takes_diagnostics(configuration, kind, name)
-        for run in item_runs(configuration, kind, name)
-    ))  # fmt: skip
+    shown_items = (one for kind in KINDS for one in shown_by(configuration, kind, experiments))
+    runs = (run for item in shown_items if item.takes_diagnostics for run in item.runs)
+    return list(dict.fromkeys(runs))
 
 
 def _inputs(
@@ -180,47 +234,6 @@ def _inputs(
     return {option: list(dict.fromkeys(made[option]())) for option in options}
 
 
-def input_files(configuration: Configuration, kind: str, name: str) -> dict[str, list[str]]:
-    """The same as inputs of a rule; of a run the file that is written last stands for all."""
-    found = output_inputs(configuration, kind, name)
-    if "runs" in found:
-        found["runs"] = [f"{run}/meta.json" for run in found["runs"]]
-    return {option: files for option, files in found.items() if option not in NO_INPUT}
-
-
-def command_options(configuration: Configuration, kind: str, name: str) -> str:
-    """What ``scripts/table.py`` or ``figure.py`` is told, but where to write."""
-    output, entry = output_of(configuration, kind, name), item(configuration, kind, name)
-    words = [output.name]
-    for option, files in output_inputs(configuration, kind, name).items():
-        words += [f"--{option.replace('_', '-')}", *files]
-    own = {key: entry[key] for key in ("title", "caption", *output.options) if key in entry}
-    if "reference" in output.options:
-        own["reference"] = reference(configuration, kind, name)
-    if "margin" in output.options:
-        own["margin"] = configuration.config["margin"]
-    cohorts = list(configuration.datasets)
-    if "experiment" in entry:
-        runs = item_runs(configuration, kind, name, with_skipped=True)
-        cohorts = list(dict.fromkeys(run.cohort for run in runs))
-        if kind == "tables":
-            words += ["--planned", as_json(planned(configuration, kind, name))]
-    datasets = {cohort: about(configuration, cohort) for cohort in cohorts}
-    return shlex.join([*words, "--entry", as_json(own), "--datasets", as_json(datasets)])
-
-
-def reference(configuration: Configuration, kind: str, name: str) -> str:
-    """The variant that a table compares the others with: the first of these that it shows.
-
-    Its own, that of the configuration, BRIO, the first linear row, the first variant.
-    """
-    variants = list(dict.fromkeys(run.variant for run in item_runs(configuration, kind, name)))
-    linear = [one for one in variants if configuration.method_of(one)["group"] == "Linear"]
-    stated = (item(configuration, kind, name).get("reference"), configuration.config["reference"])
-    stated = [canonical_variant(configuration, one) for one in stated if one]
-    return next(one for one in (*stated, REFERENCE, *linear, *variants) if one in variants)
-
-
 def about(configuration: Configuration, cohort: str) -> dict:
     """What tables, figures and the overview say about a cohort."""
     keys = ("title", "task", "label", "rois")
@@ -235,19 +248,10 @@ def as_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def report_item(configuration: Configuration, kind: str, name: str) -> dict:
-    """What Snakemake's report says of a table or figure, without what it would take for HTML."""
-    return json.loads(as_json(item(configuration, kind, name)).replace("\\u003c", "‹"))
-
-
-def output_names(configuration: Configuration, kind: str, experiments: Sequence[str]) -> list[str]:
-    """Names of the tables or figures of some experiments that have something to show."""
-    return [
-        entry["name"]
-        for experiment in experiments
-        for entry in _entries(configuration, experiment, kind)
-        if item_runs(configuration, kind, entry["name"])
-    ]
+def shown_by(configuration: Configuration, kind: str, experiments: Sequence[str]) -> list[Item]:
+    """The tables or figures of some experiments that have something to show."""
+    found = items(configuration, kind).values()
+    return [one for name in experiments for one in found if one.experiment == name and one.runs]
 
 
 def experiments_with_results(configuration: Configuration) -> list[str]:
@@ -260,27 +264,17 @@ def experiments_with_results(configuration: Configuration) -> list[str]:
     for name in configuration.config["experiments"]:
         own = set(experiment_runs(configuration, name)) - seen
         shows = own or diagnosed_runs(configuration, (name,))
-        if shows and any(output_names(configuration, kind, (name,)) for kind in KINDS):
+        if shows and any(shown_by(configuration, kind, (name,)) for kind in KINDS):
             found.append(name)
             seen |= own
     return found
-
-
-def known_names(configuration: Configuration, kind: str) -> list[str]:
-    """Names of all tables or figures, whether or not they have something to show."""
-    names = [
-        entry["name"]
-        for experiment in configuration.experiments
-        for entry in _entries(configuration, experiment, kind)
-    ]
-    return [*WHOLE_RUN, *names] if kind == "tables" else names
 
 
 def output_files(
     configuration: Configuration, kind: str, experiments: Sequence[str], *formats: str
 ) -> list[str]:
     """The files of the tables or figures of some experiments, in all formats or the given."""
-    names = output_names(configuration, kind, experiments)
+    names = [one.name for one in shown_by(configuration, kind, experiments)]
     return configuration.paths.outputs(kind, names, *formats)
 
 
@@ -288,7 +282,7 @@ def data_files(configuration: Configuration) -> list[str]:
     """The tables and figures that show the data and wait for no training."""
     found = []
     for kind in KINDS:
-        names = output_names(configuration, kind, configuration.config["experiments"])
-        before = [one for one in names if output_of(configuration, kind, one).before_training]
-        found += configuration.paths.outputs(kind, before)
+        shown_items = shown_by(configuration, kind, configuration.config["experiments"])
+        names = [one.name for one in shown_items if one.output.before_training]
+        found += configuration.paths.outputs(kind, names)
     return found

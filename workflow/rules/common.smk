@@ -69,15 +69,30 @@ def checked(compare):
     return file
 
 
-def made_of(kind):
+def item_of(wildcards):
+    """The table or figure of a job."""
+    ((word, name),) = wildcards.items()
+    return outputs.items(CONFIG, f"{word}s")[name]
+
+
+def made_of(wildcards):
     """What a table or figure is made of."""
+    item = item_of(wildcards)
+    UNRECORDED.make_again(*PATHS.outputs(item.kind, [item.name]))
+    return item.inputs
 
-    def files(wildcards):
-        name = getattr(wildcards, kind[:-1])
-        UNRECORDED.make_again(*PATHS.outputs(kind, [name]))
-        return outputs.input_files(CONFIG, kind, name)
 
-    return files
+def in_report(path):
+    """A table or figure that Snakemake's report shows."""
+    return report(
+        path,
+        caption="../report/output.rst",
+        category=lambda wildcards: item_of(wildcards).output.category,
+        labels=lambda wildcards: {
+            "Kind": item_of(wildcards).kind.removesuffix("s"),
+            "Title": item_of(wildcards).heading["title"],
+        },
+    )
 
 
 def cohort_version(wildcards):
@@ -90,17 +105,11 @@ def connected_version(wildcards):
     return [cohort_version(wildcards), code_version("scripts/connect.py")]
 
 
-def tables_version(kind):
+def tables_version(wildcards):
     """A parameter that changes with the tables of cohorts that a table or figure reads."""
-
-    def version(wildcards):
-        files = outputs.input_files(CONFIG, kind, getattr(wildcards, kind[:-1]))
-        read = [
-            file for one in ("inclusion", "participants", "regions") for file in files.get(one, ())
-        ]
-        return [sources.content(file) for file in read]
-
-    return version
+    files = item_of(wildcards).inputs
+    read = [file for one in ("inclusion", "participants", "regions") for file in files.get(one, ())]
+    return [sources.content(file) for file in read]
 
 
 def dataset_json(wildcards):
@@ -192,7 +201,7 @@ def version_of(value):
 
 def shown_config(wildcards):
     """Changes with the configuration and the comments of methods, for tables that show these."""
-    if "config" not in outputs.output_of(CONFIG, "tables", wildcards.table).files:
+    if "config" not in item_of(wildcards).output.files:
         return ""
     return version_of([resolved(CONFIG), *map(remarks, outputs.used_methods(CONFIG))])
 

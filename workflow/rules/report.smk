@@ -1,18 +1,8 @@
 rule table:
     input:
-        unpack(made_of("tables")),
+        unpack(made_of),
     output:
-        csv=report(
-            "<results>/tables/{table}.csv",
-            caption="../report/output.rst",
-            category=lambda wildcards: outputs.output_of(
-                CONFIG, "tables", wildcards.table
-            ).category,
-            labels=lambda wildcards: {
-                "Kind": "table",
-                "Title": outputs.report_item(CONFIG, "tables", wildcards.table)["title"],
-            },
-        ),
+        csv=in_report("<results>/tables/{table}.csv"),
         md="<results>/tables/{table}.md",
         tex="<results>/tables/{table}.tex",
         json="<results>/tables/{table}.json",
@@ -27,35 +17,23 @@ rule table:
         mem_mb=2000,
         runtime=30,
     params:
-        options=lambda wildcards: outputs.command_options(CONFIG, "tables", wildcards.table),
-        data=tables_version("tables"),
-        heading=lambda wildcards: outputs.report_item(CONFIG, "tables", wildcards.table),
+        options=lambda wildcards: item_of(wildcards).command,
+        data=tables_version,
+        heading=lambda wildcards: item_of(wildcards).heading,
         config=shown_config,
         prefix=subpath(output.csv, strip_suffix=".csv"),
-        code=lambda wildcards: code_version(
-            *outputs.output_of(CONFIG, "tables", wildcards.table).code
-        ),
+        code=lambda wildcards: code_version(*item_of(wildcards).output.code),
     shell:
         "{RUN}/table.py {params.options} --out-prefix {params.prefix:q} > {log:q} 2>&1"
 
 
 rule figure:
     input:
-        unpack(made_of("figures")),
+        unpack(made_of),
     output:
         pdf="<results>/figures/{figure}.pdf",
         svg="<results>/figures/{figure}.svg",
-        png=report(
-            "<results>/figures/{figure}.png",
-            caption="../report/output.rst",
-            category=lambda wildcards: outputs.output_of(
-                CONFIG, "figures", wildcards.figure
-            ).category,
-            labels=lambda wildcards: {
-                "Kind": "figure",
-                "Title": outputs.report_item(CONFIG, "figures", wildcards.figure)["title"],
-            },
-        ),
+        png=in_report("<results>/figures/{figure}.png"),
     log:
         "<logs>/figure/{figure}.log",
     benchmark:
@@ -67,13 +45,11 @@ rule figure:
         mem_mb=4000,
         runtime=30,
     params:
-        options=lambda wildcards: outputs.command_options(CONFIG, "figures", wildcards.figure),
-        data=tables_version("figures"),
-        heading=lambda wildcards: outputs.report_item(CONFIG, "figures", wildcards.figure),
+        options=lambda wildcards: item_of(wildcards).command,
+        data=tables_version,
+        heading=lambda wildcards: item_of(wildcards).heading,
         prefix=subpath(output.png, strip_suffix=".png"),
-        code=lambda wildcards: code_version(
-            *outputs.output_of(CONFIG, "figures", wildcards.figure).code
-        ),
+        code=lambda wildcards: code_version(*item_of(wildcards).output.code),
     shell:
         "{RUN}/figure.py {params.options} --out-prefix {params.prefix:q} > {log:q} 2>&1"
 
