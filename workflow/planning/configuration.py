@@ -19,7 +19,7 @@ class Configuration:
     folders: tuple[Path, ...]
     """Where these files are looked for; see :func:`workflow.planning.files.folders`."""
     skipped: frozenset[str] = frozenset()
-    """Cohorts without data and methods without code, where the configuration says to skip them."""
+    """Cohorts without data, where the configuration says to skip them."""
 
     @cached_property
     def paths(self) -> Paths:
