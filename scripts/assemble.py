@@ -1,8 +1,6 @@
 """Decide who is kept and write participants.tsv, inclusion.tsv, regions.tsv and series.h5."""
 
 import argparse
-import hashlib
-import json
 import sys
 from pathlib import Path
 
@@ -39,6 +37,7 @@ def main() -> None:
     from brio_core.cohorts.stores import checksum, write_series
     from brio_core.cohorts.tables import refuse_formula, write_table
     from brio_core.system.files import write_json
+    from brio_core.system.versions import value_version
 
     dataset = arguments.dataset
     cohort = dataset["cohort"]
@@ -88,8 +87,7 @@ def main() -> None:
         files = {Path(path).name: path for path in (arguments.participants, arguments.series)}
         stated = {name: checksum(Path(path)) for name, path in files.items()}
         # As the workflow hands it over, so that it knows its own words again.
-        text = json.dumps(dataset, sort_keys=True, ensure_ascii=False)
-        stated["dataset"] = hashlib.sha256(text.encode()).hexdigest()
+        stated["dataset"] = value_version(dataset)
         write_json(arguments.checksums, stated)
 
 

@@ -6,6 +6,7 @@ Comments, docstrings and layout do not count, because files are hashed as syntax
 
 import ast
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,12 @@ def code_version(*names: str, root: Path = ROOT) -> str:
     for path in sorted(imported([root / name for name in names], root)):
         digest.update(f"{path.relative_to(root)}\0{examined(path, root)[0]}\0".encode())
     return digest.hexdigest()[:16]
+
+
+def value_version(value: object) -> str:
+    """A text that changes with a value of plain lists, mappings, texts and numbers."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def imported(waiting: list[Path], root: Path = ROOT) -> set[Path]:

@@ -122,7 +122,7 @@ def _hyperparameters(configuration: Configuration, where: Where) -> Iterator[str
 
 def _types(method: str, values: dict, place: str) -> Iterator[str]:
     """Values that the class of a method would refuse: found here, no finished run is lost."""
-    known = (declared(method) if has_code(method) else None) or {}
+    known = declared(method) or {}
     for key, value in values.items():
         kind = known[key].type if key in known else None
         try:
@@ -158,13 +158,13 @@ def _code(configuration: Configuration, where: Where) -> Iterator[str]:
                 f"{place}: method {name!r} has no code, {module_of(name)}.py does not exist; write "
                 "it, or take the method out of 'methods'"
             )
+            continue
         common, known = method["presets"]["common"], declared(name)
         if known is None:
-            if has_code(name):
-                yield (
-                    f"{module_of(name)} has no class with name = {name!r} and Hyperparameters; "
-                    "see docs/adding-a-method.md"
-                )
+            yield (
+                f"{module_of(name)} has no class with name = {name!r} and Hyperparameters; "
+                "see docs/adding-a-method.md"
+            )
             continue
         yield from _unknown(common, known, "hyperparameter", f"{place}: presets.common")
         for key, field in known.items():

@@ -42,11 +42,6 @@ class Times(NamedTuple):
     measured: Size
     rows: dict[str, tuple[float, int]]
 
-    def run(self, method: str, epochs: int, share: float) -> float | None:
-        """Seconds of a run with a ``share`` of the work that was measured; None if none was."""
-        seconds, measured = self.rows.get(method, (0.0, 0))
-        return seconds * epochs / measured * share if measured else None
-
 
 def read_times(path: Path) -> Times:
     """Read a table that benchmarks/methods.py has printed."""
@@ -97,14 +92,14 @@ def estimate(
         if not configuration.method_of(run.variant)["gpu"]:
             continue
         size, params = sizes[run.cohort], configuration.train_params(run.variant)
-        share = size.work(run.protocol) / times.measured.work("loso") if size else 0.0
-        # A search trains every one of its tries.
-        epochs = params["hyperparameters"].get("epochs", 0)
-        epochs *= prod(map(len, params["search"].values()))
-        seconds = times.run(params["method"], epochs, share)
-        if size is None or seconds is None:
+        seconds, measured = times.rows.get(params["method"], (0.0, 0))
+        if not (size and measured):
             unknown.add(params["method"] if size else run.cohort)
             continue
+        seconds *= size.work(run.protocol) / times.measured.work("loso")
+        # A search trains every one of its tries.
+        tries = prod(map(len, params["search"].values()))
+        seconds *= tries * params["hyperparameters"].get("epochs", 0) / measured
         job = run._replace(seed=0)
         seconds += 0.0 if job in started else start
         started.add(job)

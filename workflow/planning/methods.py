@@ -31,20 +31,21 @@ def has_code(method: str) -> bool:
 
 @lru_cache
 def declared(method: str) -> dict[str, Field] | None:
-    """The hyperparameters of a method; None if its file has no class of this name."""
-    path = _file(module_of(method))
-    classes = (_class(path, name) for name in _names(path))
-    own = [one for one in classes if one and _value(one[1], "name") == method]
-    kinds = [kind for one in own if (kind := _kind_of(one))]
+    """The hyperparameters of a method; None if there is no class of this name."""
+    kinds = [kind for one in _own_classes(method) if (kind := _kind_of(one))]
     return _fields(kinds[0]) if kinds else None
 
 
 def asks_population(method: str) -> bool:
     """Whether a prediction of the method asks its training subjects."""
+    return any(_value(one, "needs_population") is True for _, one in _own_classes(method))
+
+
+def _own_classes(method: str) -> list[Found]:
+    """The classes of a method's module that have its name; none where there is no module."""
     path = _file(module_of(method))
-    classes = (_class(path, name) for name in _names(path)) if path else ()
-    own = [one[1] for one in classes if one and _value(one[1], "name") == method]
-    return any(_value(one, "needs_population") is True for one in own)
+    classes = [_class(path, name) for name in _names(path)] if path else []
+    return [one for one in classes if one and _value(one[1], "name") == method]
 
 
 def _file(module: str) -> Path | None:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from snakemake.io import IOFile
 
-from brio_core.system.versions import program_version
+from brio_core.system.versions import program_version, value_version
 from workflow.planning.configuration import Configuration
 from workflow.planning.paths import Paths, Run, ring_of
-from workflow.planning.sources import content, dataset_version
+from workflow.planning.sources import content, described
 
 # Of more sentences than these the rest is left out.
 MOST = 5
@@ -44,8 +44,8 @@ class Unrecorded:
         """A cohort is read again if its dataset file differs."""
         cohort, paths = wildcards.cohort, self._paths
         if self._new(file := paths.cohort(cohort, "candidates.tsv")):
-            wanted = {"dataset": dataset_version(self._configuration.datasets[cohort])}
-            self._compare(file, paths.cohort(cohort, "checksums.json"), wanted)
+            wanted = value_version(described(self._configuration.datasets[cohort]))
+            self._compare(file, paths.cohort(cohort, "checksums.json"), {"dataset": wanted})
 
     def split(self, wildcards) -> None:
         """Folds must be of the configuration's seed."""

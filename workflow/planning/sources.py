@@ -1,7 +1,6 @@
 """What must be there before a job starts: where raw data are, and whether there is a GPU."""
 
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -43,12 +42,6 @@ def has_gpu() -> bool:
 def described(dataset: dict) -> dict:
     """The part of a dataset file that the imaging programs work by."""
     return {key: value for key, value in dataset.items() if key not in DESCRIPTIVE}
-
-
-def dataset_version(dataset: dict) -> str:
-    """A text that changes with what the imaging programs work by; cohorts keep it."""
-    text = json.dumps(described(dataset), sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def table_path(dataset: dict, data_dir: str) -> Path:

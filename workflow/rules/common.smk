@@ -1,16 +1,15 @@
 # What the rules share: the command line, code versions, and functions of their wildcards.
-import hashlib
 import re
 import shlex
 import time
 from functools import lru_cache
 
 from brio_core.reporting.catalogue import remarks
-from brio_core.system.versions import code_version, program_version
+from brio_core.system.versions import code_version, program_version, value_version
 from brio_core.system.errors import BrioError
 from workflow.planning import documents, outputs, remote, sources
 from workflow.planning.checks import late_checkpoints
-from workflow.planning.files import ConfigurationError, shown
+from workflow.planning.files import shown
 from workflow.planning.outputs import as_json
 from workflow.planning.paths import ring_of, runs_of
 from workflow.planning.records import Unrecorded
@@ -176,12 +175,16 @@ def expected_by(wildcards):
     return [PATHS.run(run) for run in model_runs(CONFIG, wildcards.cohort, wildcards.variant)]
 
 
-def wanted_models(wildcards):
-    """The bundles that the target ``model`` makes; which method it is must be said."""
-    try:
-        return model_files(CONFIG)
-    except ConfigurationError as error:
-        sys.exit(f"error: {error}")
+def or_exit(files):
+    """Files that a target is made of; a mistake of the user ends Snakemake with one sentence."""
+
+    def found(wildcards):
+        try:
+            return files(CONFIG)
+        except BrioError as error:
+            sys.exit(f"error: {error}")
+
+    return found
 
 
 def active_summaries(end):
@@ -194,16 +197,11 @@ def active_summaries(end):
     return files
 
 
-def version_of(value):
-    """A text that changes with ``value``."""
-    return hashlib.sha256(as_json(value).encode()).hexdigest()
-
-
 def shown_config(wildcards):
     """Changes with the configuration and the comments of methods, for tables that show these."""
     if "config" not in item_of(wildcards).output.files:
         return ""
-    return version_of([resolved(CONFIG), *map(remarks, outputs.used_methods(CONFIG))])
+    return value_version([resolved(CONFIG), *map(remarks, outputs.used_methods(CONFIG))])
 
 
 def command_line(*targets):
@@ -212,14 +210,6 @@ def command_line(*targets):
     changes = [shlex.quote(one) for one in workflow.config_settings.config_args]
     changes = ["--config", *changes] if changes else []
     return " ".join(["snakemake", *targets, "--cores all", *files, *changes])
-
-
-def documented_files(wildcards):
-    """What the documents are made of; a mistake in a template is found before any job starts."""
-    try:
-        return documents.document_files(CONFIG)
-    except BrioError as error:
-        sys.exit(f"error: {error}")
 
 
 def results_of(experiments):

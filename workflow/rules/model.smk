@@ -41,4 +41,4 @@ rule model_bundle:
 
 rule model:
     input:
-        wanted_models,
+        or_exit(model_files),

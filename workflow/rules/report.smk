@@ -87,7 +87,7 @@ rule index:
     params:
         # Written before the first job of every run; its content is tracked here.
         config=PATHS.run_config,
-        resolved=lambda wildcards: version_of(resolved(CONFIG)),
+        resolved=lambda wildcards: value_version(resolved(CONFIG)),
         datasets=as_json({name: outputs.about(CONFIG, name) for name in CONFIG.datasets}),
         command=command_line(),
         code=code(
@@ -124,12 +124,12 @@ rule methods_text:
         runtime=10,
     params:
         config=PATHS.run_config,
-        resolved=lambda wildcards: version_of(resolved(CONFIG)),
+        resolved=lambda wildcards: value_version(resolved(CONFIG)),
         citations=lambda wildcards: as_json(
             {name: method["citation"] for name, method in CONFIG.methods.items()}
         ),
         references=[shown(path) for path in documents.reference_files(CONFIG)],
-        entries=lambda wildcards: version_of(
+        entries=lambda wildcards: value_version(
             [path.read_text(encoding="utf-8") for path in documents.reference_files(CONFIG)]
         ),
         data=lambda wildcards, input: list(
@@ -146,7 +146,7 @@ rule methods_text:
 # Pages of prose with the numbers of this run, to be kept under docs; not part of a usual run.
 rule document:
     input:
-        unpack(documented_files),
+        unpack(or_exit(documents.document_files)),
     output:
         folder=directory("<results>/documents"),
     log:
@@ -161,7 +161,7 @@ rule document:
         runtime=10,
     params:
         templates=[shown(path) for path in documents.document_templates(CONFIG)],
-        prose=lambda wildcards: version_of(
+        prose=lambda wildcards: value_version(
             [path.read_text(encoding="utf-8") for path in documents.document_templates(CONFIG)]
         ),
         experiments=ACTIVE,
