@@ -80,11 +80,11 @@ def test_two_experiments_cannot_define_one_variant(study, tmp_path):
 
 def test_what_a_study_brings_is_seen_with_its_configuration_only():
     own = {path.stem for path in (ROOT / STUDY / "experiments").glob("*.yaml")}
-    assert own == {"last-questions", "nested-choice", "all-scans"}
+    assert own == {"last-questions", "nested-choice", "best-row", "all-scans"}
     product, inside = configuration("abide"), configuration(f"{STUDY}/config")
     assert own.isdisjoint(product.experiments) and own < set(inside.experiments)
     added = set(inside.variants) - set(product.variants)
-    assert {"brio-subjects1", "brio-bias0"} < added and len(added) == 7
+    assert {"brio-subjects1", "linear-logarithm-validation"} < added and len(added) == 8
     assert inside.find("documents", "abide-cc200").is_relative_to(ROOT / STUDY)
 
 
@@ -178,6 +178,6 @@ def test_the_run_of_the_document_on_abide():
     assert "results/figures/diagnostics-abide-cc200.png" in files["figures"]
     tables = {path.split("/")[-1].removesuffix(".csv") for path in files["tables"]}
     names = [one.name for one in shown_by(resolved, "tables", resolved.config["experiments"])]
-    left_out = {"sites", "regions", "datasets", "site-scores", "checkpoints"}
+    left_out = {"sites", "regions", "datasets", "site-scores", "checkpoints", "harmonisation"}
     left_out |= {name for name in names if name.endswith("-checkpoints")}
     assert tables - {*WHOLE_RUN} == {*names} - left_out
