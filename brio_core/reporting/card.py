@@ -133,9 +133,11 @@ def _interval(one: dict) -> Cell:
 
 def _made(about: dict) -> list[Block]:
     """Choices, hyperparameters and versions."""
-    values = ", ".join(f"{key} {value}" for key, value in sorted(about["hyperparameters"].items()))
+    values = ", ".join(
+        f"{key} {_shown(one)}" for key, one in sorted(about["hyperparameters"].items())
+    )
     chosen, versions = about["chosen"], about["versions"]
-    what = "Epoch" if "epochs" in about["hyperparameters"] else "Point of the path of penalties"
+    what = "Epoch" if "epochs" in about["hyperparameters"] else "Penalty number"
     decision = about["decision"]
     return [
         f"All sites of the cohort trained it (seed {about['seed']}). {what} "
@@ -148,3 +150,10 @@ def _made(about: dict) -> list[Block]:
         f"{versions['numpy']}, Python {versions['python']}. Series: "
         f"{about['inputs']['series.h5'][:16]}….",
     ]
+
+
+def _shown(value: object) -> str:
+    """A hyperparameter as its YAML might have it."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_shown, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
