@@ -118,7 +118,7 @@ def _table(rows: pd.DataFrame, given: Given, reference: str, chosen: Sequence[st
         "Cross-selected: the AUC of one validation site at the epoch that the others choose, as a "
         "mean over all ways. Where all source sites train, each is validated by a fit without it. "
         f"Minus {reference}: of the cross-selected AUC, at the same sites in the same folds and "
-        "seeds (linear models have one for all), ± its standard error, which counts that folds "
+        "seeds; linear models have one for all. ± is its standard error, which counts that folds "
         "share validation sites. Optimism: chosen minus cross-selected. Last epoch: no choice at "
         "all. Test AUC: as in the tables of results.",
         "One site chooses worse than two, so the cross-selected AUC is somewhat too low for the "
