@@ -47,6 +47,9 @@ def test_an_experiment_defines_variants(study):
     assert (params["method"], params["label"]) == ("gcn", "Wide")
     seeds = [run.seed for run in experiment_runs(study(more_seeds={"gcn-wide": [5]}), "a-try")]
     assert seeds == [0, 0, 5], "like a variant of the method's file"
+    searched = study("128}", "128}, search: {dropout: [0.2, 0.5]}")
+    assert searched.train_params("gcn-wide")["search"] == {"dropout": [0.2, 0.5]}
+    assert not params["search"] and not searched.train_params("gcn")["search"]
     same = study("hidden: 128", f"hidden: {usual['hyperparameters']['hidden']}")
     assert {run.variant for run in experiment_runs(same, "a-try")} == {"gcn"}
     assert "main" in found.experiments, "the others are there too"
@@ -60,6 +63,7 @@ def test_an_experiment_defines_variants(study):
         ("hidden: 128", "hiden: 128", "hyperparameters: unknown hyperparameter 'hiden'"),
         ("hidden: 128", "hidden: wide", "'hidden' must be like 64, not 'wide'"),
         ("hidden: 128", "hidden: 0", "hidden is 0, but must be above 0"),
+        ("128}", "128}, search: {droput: [0, 1]}", "search: unknown hyperparameter 'droput'"),
         ("gcn-wide", "gin", "variant 'gin' is also defined by method 'gin'"),
         ("gcn-wide", "brio-k2", "variant 'brio-k2' is also defined by method 'brio'"),
     ],
@@ -84,7 +88,7 @@ def test_what_a_study_brings_is_seen_with_its_configuration_only():
     product, inside = configuration("abide"), configuration(f"{STUDY}/config")
     assert own.isdisjoint(product.experiments) and own < set(inside.experiments)
     added = set(inside.variants) - set(product.variants)
-    assert {"brio-subjects1", "linear-logarithm-validation"} < added and len(added) == 8
+    assert {"brio-subjects1", "linear-logarithm-validation"} < added and len(added) == 9
     assert inside.find("documents", "abide-cc200").is_relative_to(ROOT / STUDY)
 
 

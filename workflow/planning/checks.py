@@ -111,13 +111,17 @@ def _hyperparameters(configuration: Configuration, where: Where) -> Iterator[str
         yield from _types(name, common, f"{place}: presets.common")
         for preset, values in method["presets"].items():
             yield from _changes(values, common, f"{place}: presets.{preset}")
-        for key, values in method["search"].items():
-            for value in values:
-                yield from _changes({key: value}, common, f"{place}: search")
+        yield from _tries(method["search"], common, f"{place}: search")
     everything = {key: value for common in commons.values() for key, value in common.items()}
     for method, values in configuration.config["overrides"].items():
         common = everything if method == "all" else commons[method]
         yield from _changes(values, common, f"{where('overrides')}: overrides.{method}")
+
+
+def _tries(search: dict, common: dict, place: str) -> Iterator[str]:
+    for key, values in search.items():
+        for value in values:
+            yield from _changes({key: value}, common, place)
 
 
 def _types(method: str, values: dict, place: str) -> Iterator[str]:
@@ -203,8 +207,9 @@ def _variants(configuration: Configuration, where: Where) -> Iterator[str]:
                     yield f"{place}: variant {variant!r} {also}"
                 owner[variant] = f"{kind[:-1]} {name!r}"
                 common = configuration.methods[method]["presets"]["common"]
-                key = f"variants.{variant}.hyperparameters"
-                yield from _changes(change["hyperparameters"], common, f"{place}: {key}")
+                at = f"{place}: variants.{variant}"
+                yield from _changes(change["hyperparameters"], common, f"{at}.hyperparameters")
+                yield from _tries(change.get("search", {}), common, f"{at}.search")
 
 
 def _experiments(configuration: Configuration, where: Where) -> Iterator[str]:

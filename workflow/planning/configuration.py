@@ -44,7 +44,8 @@ class Configuration:
                 change = {"label": f"{label} (published)", "hyperparameters": published}
                 found[published_variant(name)] = (name, change)
             if method["search"]:
-                change = {"label": f"{label} (searched)", "hyperparameters": {}, "search": True}
+                change = {"label": f"{label} (searched)", "hyperparameters": {}}
+                change["search"] = method["search"]
                 found[searched_variant(name)] = (name, change)
         for experiment in self.experiments.values():
             found |= {name: (one["method"], one) for name, one in experiment["variants"].items()}
@@ -79,8 +80,7 @@ class Configuration:
         fixed = {*own, *change["hyperparameters"]}
         if preset != "common":
             fixed |= method["presets"].get(preset, {}).keys()
-        searched = self.config["search"] or change.get("search", False)
-        search = method["search"] if searched else {}
+        search = method["search"] if self.config["search"] else change.get("search", {})
         return {
             "method": method["method"],
             "label": change["label"],

@@ -41,7 +41,8 @@ SEARCH_NOTE = (
     "Values: those that were tried, and how many folds chose each by their validation sites. So no "
     "choice has seen its test site. Cross-selection covers the choice of an epoch, not that of a "
     "hyperparameter. The trainings of a search draw other random numbers than the one try, and "
-    "this is in the difference too. –: there is nothing to search."
+    "this is in the difference too. –: there is nothing to search, "
+    "such as for linear models, which choose their penalty along a path."
 )
 
 
