@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from brio_core.kernels.functions import Fused, power_of_2
-from brio_core.kernels.uniform import draw
+from brio_core.kernels.uniform import keeps
 
 
 @triton.jit
@@ -32,8 +32,8 @@ def _weights(
     attention = power / tl.sum(power, 1)[:, None]
     if DROP:
         position = (inside_fold * heads + head) * nodes + row[:, None]
-        drawn = draw(position * nodes + column[None, :], key)
-        kept = tl.where(drawn >= probability, 1.0 / (1.0 - probability), 0.0)
+        kept = keeps(position * nodes + column[None, :], key, probability)
+        kept = tl.where(kept, 1.0 / (1.0 - probability), 0.0)
     else:
         kept = tl.zeros_like(attention) + 1.0
     return attention, kept, bend

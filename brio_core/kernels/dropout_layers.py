@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from brio_core.kernels.functions import Fused, power_of_2, row_tile
-from brio_core.kernels.uniform import draw
+from brio_core.kernels.uniform import keeps
 
 # Numbers in a tile; in the backward pass of the ReLU, its widest row; and how often a program
 # moves on.
@@ -27,7 +27,7 @@ def _relu(values, bias, keys, out, count, width, rate, BLOCK: tl.constexpr):
     offset = fold.to(tl.int64) * count + place
     value = tl.load(values + offset, mask=inside, other=0.0)
     value += tl.load(bias + fold * width + place % width, mask=inside, other=0.0)
-    kept = draw(place, tl.load(keys + fold).to(tl.uint32)) >= rate
+    kept = keeps(place, tl.load(keys + fold).to(tl.uint32), rate)
     result = tl.where(kept & (value > 0), value / (1.0 - rate), 0.0)
     tl.store(out + offset, result, mask=inside)
 
@@ -93,7 +93,7 @@ def _standardised(hidden, values, addend, key, row, column, rows, width, fold, r
     inside = (row < rows)[:, None] & (column < width)[None, :]
     place = row[:, None] * width + column[None, :]
     offset = fold.to(tl.int64) * rows * width + place
-    kept = tl.where(draw(place, key) >= rate, 1.0 / (1.0 - rate), 0.0)
+    kept = tl.where(keeps(place, key, rate), 1.0 / (1.0 - rate), 0.0)
     value = tl.load(values + offset, mask=inside, other=0.0) + addend[None, :]
     value = tl.load(hidden + offset, mask=inside, other=0.0) + value * kept
     mean = tl.sum(tl.where(inside, value, 0.0), 1) / width

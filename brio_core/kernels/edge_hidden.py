@@ -12,13 +12,23 @@ import triton.language as tl
 from torch import Tensor
 
 from brio_core.kernels.functions import Fused, power_of_2
-from brio_core.kernels.uniform import draw
+from brio_core.kernels.uniform import keeps
 
 # Edges and units of a tile (of units at most as many as there are), and warps per program.
 FORWARD = (64, 16, 4)
 BACKWARD = (32, 64, 4)
 # Nodes at a time on the way back, and programs per graph and tile of units.
 NODES, PARTS = 16, 2
+
+
+@triton.jit
+def _part_of(parts):
+    """Which of a graph's parts a program makes, and the graph; programs side by side share it.
+
+    So its nodes stay in the cache that all of them have.
+    """
+    program = tl.program_id(0)
+    return program % parts, (program // parts).to(tl.int64)
 
 
 @triton.jit
@@ -32,8 +42,8 @@ def _first(left, right, place, key, unit, inside, D, rate, DROP: tl.constexpr):
     value += tl.load(right + unit[None, :], mask=inside, other=0.0)
     value = tl.maximum(value, 0.0)
     if DROP:
-        drawn = draw(place.to(tl.uint32)[:, None] * D + unit.to(tl.uint32)[None, :], key)
-        value = tl.where(drawn >= rate, value, 0.0)
+        drawn = place.to(tl.uint32)[:, None] * D + unit.to(tl.uint32)[None, :]
+        value = tl.where(keeps(drawn, key, rate), value, 0.0)
     return value
 
 
@@ -43,10 +53,10 @@ def _forward(
     DROP: tl.constexpr, PRECISION: tl.constexpr,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    graph = tl.program_id(0).to(tl.int64)
+    part, graph = _part_of(tl.cdiv(places, EDGES))
     fold = graph // batch
     key = tl.load(keys + fold).to(tl.uint32)
-    place, column = tl.program_id(1) * EDGES + tl.arange(0, EDGES), tl.arange(0, WIDTH)
+    place, column = part * EDGES + tl.arange(0, EDGES), tl.arange(0, WIDTH)
     flat = tl.load(pairs + graph * places + place, mask=place < places, other=0).to(tl.int32)
     left = sender + (graph * p + flat // p)[:, None] * D
     right = receiver + (graph * p + flat % p)[:, None] * D
@@ -73,13 +83,14 @@ def _forward(
 def _backward(
     grad, sender, receiver, weight, keys, pairs, order, starts,
     to_sender, to_receiver, to_weight, batch, p, places, D, d, rate,
-    DROP: tl.constexpr, PRECISION: tl.constexpr, NODES: tl.constexpr,
+    DROP: tl.constexpr, PRECISION: tl.constexpr, NODES: tl.constexpr, PARTS: tl.constexpr,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    graph = tl.program_id(0).to(tl.int64)
+    part, graph = _part_of(PARTS * tl.cdiv(D, UNITS))
+    tile, part = part // PARTS, part % PARTS
     fold = graph // batch
     key = tl.load(keys + fold).to(tl.uint32)
-    unit, column = tl.program_id(1) * UNITS + tl.arange(0, UNITS), tl.arange(0, WIDTH)
+    unit, column = tile * UNITS + tl.arange(0, UNITS), tl.arange(0, WIDTH)
     some, wide = unit < D, (column < d)[None, :]
     matrix = tl.load(
         weight + fold * d * D + column[:, None] * D + unit[None, :],
@@ -93,7 +104,7 @@ def _backward(
     starts += graph * (p + 1)
     first_place = graph % batch * places
     weight_sum = tl.zeros((WIDTH, UNITS), tl.float32)
-    for group in range(tl.program_id(2), tl.cdiv(p, NODES), tl.num_programs(2)):
+    for group in range(part, tl.cdiv(p, NODES), PARTS):
         node = group * NODES + tl.arange(0, NODES)
         sent = tl.zeros((NODES, UNITS), tl.float32)
         received = tl.zeros((NODES, UNITS), tl.float32)
@@ -133,7 +144,7 @@ def _backward(
         inside = (node < p)[:, None] & some[None, :]
         tl.store(to_sender + target, sent / (1.0 - rate), mask=inside)
         tl.store(to_receiver + target, received / (1.0 - rate), mask=inside)
-    row = (graph * tl.num_programs(2) + tl.program_id(2)) * d + column
+    row = (graph * PARTS + part) * d + column
     target = to_weight + row[:, None] * D + unit[None, :]
     inside = (column < d)[:, None] & some[None, :]
     tl.store(target, weight_sum / (1.0 - rate), mask=inside)
@@ -157,7 +168,7 @@ class EdgeHidden(Fused):
     def run(sender, receiver, weight, key, pairs, order, starts, rate):
         out = sender.new_empty(*pairs.shape, weight.shape[-2])
         graphs = pairs.numel() // pairs.shape[-1]
-        grid = (graphs, triton.cdiv(pairs.shape[-1], FORWARD[0]))
+        grid = (graphs * triton.cdiv(pairs.shape[-1], FORWARD[0]),)
         inputs = (sender, receiver, weight, key, pairs, out)
         _launch(_forward, grid, FORWARD, inputs, pairs, starts, weight, rate)
         return out
@@ -170,11 +181,12 @@ class EdgeHidden(Fused):
         edges, units, warps = BACKWARD
         # A matrix product takes at least 16.
         units = min(units, max(16, power_of_2(weight.shape[-1])))
-        grid = (graphs, triton.cdiv(weight.shape[-1], units), PARTS)
+        grid = (graphs * triton.cdiv(weight.shape[-1], units) * PARTS,)
         inputs = (grad, sender, receiver, weight, key, pairs, order, starts)
         inputs = (*inputs, to_sender, to_receiver, parts)
         tile = (edges, units, warps)
-        _launch(_backward, grid, tile, inputs, pairs, starts, weight, rate, NODES=NODES)
+        more = {"NODES": NODES, "PARTS": PARTS}
+        _launch(_backward, grid, tile, inputs, pairs, starts, weight, rate, **more)
         # Summing the parts in a fixed order keeps the result the same in every run.
         to_weight = parts.view(*weight.shape[:-2], -1, *weight.shape[-2:]).sum(-3)
         return to_sender, to_receiver, to_weight

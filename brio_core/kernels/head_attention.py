@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from brio_core.kernels.functions import Fused, row_tile
-from brio_core.kernels.uniform import draw
+from brio_core.kernels.uniform import keeps
 
 # Numbers that one program holds.
 TILE = 1024
@@ -33,7 +33,7 @@ def _weights(scores, keys, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.co
     value = tl.load(scores + offset, mask=inside, other=-1.0e30)
     power = tl.exp(value - tl.max(value, 1)[:, None])
     weight = power / tl.sum(power, 1)[:, None]
-    kept = tl.where(draw(place, key) >= rate, 1.0 / (1.0 - rate), 0.0)
+    kept = tl.where(keeps(place, key, rate), 1.0 / (1.0 - rate), 0.0)
     return weight, kept, offset, inside
 
 

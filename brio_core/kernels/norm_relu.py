@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from brio_core.kernels.functions import Fused, power_of_2
-from brio_core.kernels.uniform import draw
+from brio_core.kernels.uniform import keeps
 
 # Numbers of a tile, and tiles of a program that sums.
 TILE, ROUNDS = 2048, 16
@@ -64,7 +64,7 @@ def _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP: 
     """What dropout multiplies with."""
     if DROP:
         place = (group % groups_per_fold * rows + row[:, None]) * d + column[None, :]
-        kept = tl.where(draw(place, key) >= probability, 1.0 / (1.0 - probability), 0.0)
+        kept = tl.where(keeps(place, key, probability), 1.0 / (1.0 - probability), 0.0)
     else:
         kept = 1.0
     return kept

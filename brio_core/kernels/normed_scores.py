@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from brio_core.kernels.functions import Fused, row_tile
-from brio_core.kernels.uniform import draw
+from brio_core.kernels.uniform import keeps
 
 # Numbers in a tile: some edges, and all units.
 TILE, WARPS = 2048, 4
@@ -31,8 +31,8 @@ def _kept(place, column, first_place, d, key, rate, DROP: tl.constexpr):
     factor = tl.full((place.shape[0], column.shape[0]), 1.0, tl.float32)
     if DROP:
         position = (first_place + place).to(tl.uint32)[:, None] * d
-        drawn = draw(position + column.to(tl.uint32)[None, :], key)
-        factor = tl.where(drawn >= rate, 1.0 / (1.0 - rate), 0.0)
+        kept = keeps(position + column.to(tl.uint32)[None, :], key, rate)
+        factor = tl.where(kept, 1.0 / (1.0 - rate), 0.0)
     return factor
 
 

@@ -21,10 +21,18 @@ def _scramble(value):
 
 
 @triton.jit
-def draw(place, key):
-    """The numbers that a key (with its stream folded in, uint32) has at some places."""
-    hashed = _scramble((_scramble(place.to(tl.uint32)) ^ key) + 0x9E3779B9)
-    return (hashed >> 8).to(tl.float32) * (1.0 / 16777216.0)
+def _hashed(place, key):
+    """The first 24 bits of 32 are a number of a key (with its stream folded in, uint32)."""
+    return _scramble((_scramble(place.to(tl.uint32)) ^ key) + 0x9E3779B9)
+
+
+@triton.jit
+def keeps(place, key, rate):
+    """At which places dropout keeps what is there: where the number there is at least the rate.
+
+    Compared as integers, which is the same and saves the way to floating point.
+    """
+    return _hashed(place, key) >= tl.ceil(rate * 16777216.0).to(tl.uint32) << 8
 
 
 @triton.jit
@@ -32,7 +40,8 @@ def _uniform(keys, out, count, BLOCK: tl.constexpr):
     fold = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + fold).to(tl.uint32)
-    tl.store(out + fold * count + place, draw(place, key), mask=place < count)
+    number = (_hashed(place, key) >> 8).to(tl.float32) * (1.0 / 16777216.0)
+    tl.store(out + fold * count + place, number, mask=place < count)
 
 
 class Uniform(Constant):
