@@ -19,9 +19,6 @@ def main() -> None:
     )
     parser.add_argument("--figures", nargs="*", default=[], metavar="PNG")
     parser.add_argument(
-        "--experiments", nargs="*", default=[], help="experiments whose optional sections are kept"
-    )
-    parser.add_argument(
         "--waiting", nargs="*", default=[], help="tables and figures that are called not run"
     )
     parser.add_argument(
@@ -42,9 +39,9 @@ def main() -> None:
             for path, text in texts.items():
                 write_text(path, text)
         return
-    how = (arguments.experiments, arguments.command, arguments.waiting)
+    given = (arguments.templates, arguments.command, arguments.waiting)
     sources = Sources(arguments.tables, arguments.figures)
-    write_pages(fill(arguments.templates, *how, sources), arguments.out_dir)
+    write_pages(fill(*given, sources), arguments.out_dir)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from brio_core.reporting.writing import write_table
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json, write_json
 
-EXPERIMENTS, OTHERS = ["main", "ablations"], ["presets"]
 AUC, FIGURE = 'AUC {{ value("main-loso", "brio", "auc") }}', '{{ figure("main-loso") }}'
 P = '{{ value("comparison", "gcn", "p", score="acc") }}'
 
@@ -73,9 +72,8 @@ def filled(tmp_path, sources):
     def fill(text: str, waiting: tuple[str, ...] = ()) -> str:
         path = tmp_path / "page.md"
         path.write_text(text)
-        files = (sources.tables, sources.figures)
-        words = (EXPERIMENTS, OTHERS, waiting)
-        template = Template(path, "config/documents/page.md", *files, *words)
+        names = (sources.tables, sources.figures, waiting)
+        template = Template(path, "config/documents/page.md", *names)
         return template.fill(lambda call: sources.text(call, "page"))
 
     return fill
@@ -175,14 +173,6 @@ def test_rows_are_sorted_and_have_intervals(filled):
     ]
 
 
-def test_sections_of_experiments_that_are_not_run_are_left_out(filled):
-    if_presets = '{% if experiment("presets") %}'
-    text = 'A\n\n{% if experiment("ablations") %}\nB {{ count("main-loso") }}\n\n{% endif %}\n'
-    text += f'{if_presets}\nC {{{{ table("presets") }}}}\n\n{{% endif %}}\n'
-    text += f"D {if_presets}x{{% endif %}}y\n"
-    assert filled(text) == "A\n\nB 5\n\nD y\n"
-
-
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
@@ -197,7 +187,6 @@ def test_sections_of_experiments_that_are_not_run_are_left_out(filled):
         ('value("main-loso", "brio", "auc", grup="Ours")', "unknown column 'grup'; did you mean"),
         ('value("comparison", "gcn", "p")', 'means 2 rows; choose one, for example by score="auc"'),
         ('interval("main-loso", "brio", "auc")', "names an unknown column 'auc_low'"),
-        ('experiment("presetz")', "names no experiment; did you mean 'presets'?"),
     ],
 )  # fmt: skip
 def test_mistakes_name_file_line_and_call(filled, call, problem):
@@ -216,7 +205,7 @@ def test_mistakes_name_file_line_and_call(filled, call, problem):
         ('{{ value("main-loso }}', "Jinja2 cannot read it"),
         ('{{ value("main-loso", "brio", "auc")', "Jinja2 cannot read it"),
         ('value("main-loso", "brio", "auc") }}', "a pair of braces has no partner"),
-        ('{% if experiment("main") %}', "Jinja2 cannot read it (Unexpected end of template"),
+        ('{% if count("main-loso") == "5" %}', "Jinja2 cannot read it (Unexpected end of template"),
         ("{% endif %}", "Jinja2 cannot read it (Encountered unknown tag 'endif'"),
         ('{{ count("main-loso") + 1 }}', "can only concatenate str"),
         ('{{ count("main-loso").__class__.__mro__ }}', "access to attribute '__class__'"),
@@ -235,7 +224,7 @@ def test_pages_of_a_call_share_a_folder(tmp_path, sources, run_script):
     page.write_text(f"{AUC}\n\n{FIGURE}\n\n{P}\n")
     second.write_text(f'{FIGURE}\n\n{{{{ table("main-loso") }}}}\n')
     words = ("--templates", page, second, "--tables", *sources.tables.values(), "--figures",
-             sources.figures["main-loso"], "--experiments", "main", "--command", "snakemake x",
+             sources.figures["main-loso"], "--command", "snakemake x",
              "--out-dir", out)  # fmt: skip
     result = run_script("document", *words)
     assert result.returncode == 0, result.stderr
@@ -256,11 +245,10 @@ def test_pages_of_a_call_share_a_folder(tmp_path, sources, run_script):
 def test_pages_are_filled_in_again_from_what_lies_beside_them(tmp_path, sources, run_script):
     template, other, out = tmp_path / "page.md", tmp_path / "other.md", tmp_path / "documents"
     other.write_text(f"{AUC}\n")
-    section = '{% if experiment("main") %}x{% endif %}{% if experiment("presets") %}y{% endif %}'
-    template.write_text(f'{{{{ table("main-loso") }}}}\n\n{FIGURE}\n\n{section}\n\n{P}\n')
+    template.write_text(f'{{{{ table("main-loso") }}}}\n\n{FIGURE}\n\n{P}\n')
     tables, figures = sources.tables.values(), sources.figures.values()
     run_script("document", "--templates", template, other, "--tables", *tables, "--figures",
-               *figures, "--experiments", "main", "--command", "x", "--out-dir", out)  # fmt: skip
+               *figures, "--command", "x", "--out-dir", out)  # fmt: skip
     for file in (*tables, *figures):
         file.unlink()
     folder, page = out / "page", out / "page.md"

@@ -57,7 +57,6 @@ def test_the_document_on_abide_can_be_planned(project):
         ('table("mian-loso")', "names the table 'mian-loso', which this configuration"),
         ('table("presets")', "which this configuration does not make"),
         ('figure("sites-demo")', "names the figure 'sites-demo', which this"),
-        ('experiment("mian")', "names no experiment; did you mean 'main'?"),
     ],
 )
 def test_mistakes_are_found_while_planning(tmp_path, monkeypatch, call, problem):

@@ -28,7 +28,7 @@ def document_files(configuration: Configuration) -> dict[str, list[str]]:
     tables += whole_run_tables(configuration)
     figures = shown_by(configuration, "figures", active)
     figures = [one.name for one in figures if not one.output.shows_subjects]
-    known = (tables, figures, active, list(configuration.experiments), waiting(configuration))
+    known = (tables, figures, waiting(configuration))
     found: dict[str, dict] = {"tables": {}, "printed": {}, "figures": {}, "waiting": {}}
     for path in document_templates(configuration):
         for kind, names in Template(path, shown(path), *known).needs().items():

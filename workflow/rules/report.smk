@@ -164,13 +164,12 @@ rule document:
         prose=lambda wildcards: value_version(
             [path.read_text(encoding="utf-8") for path in documents.document_templates(CONFIG)]
         ),
-        experiments=ACTIVE,
         waiting=documents.waiting(CONFIG),
         command=command_line("document"),
         code=code("scripts/document.py"),
     shell:
         "{RUN}/document.py --templates {params.templates:q} --tables {input.tables:q}"
-        " --figures {input.figures:q} --experiments {params.experiments:q}"
+        " --figures {input.figures:q}"
         " --waiting {params.waiting:q} --command {params.command:q}"
         " --out-dir {output.folder:q} > {log:q} 2>&1"
 

@@ -24,21 +24,16 @@ class Pages(NamedTuple):
     files: dict[str, Path]
 
 
-def fill(
-    templates: Sequence[str],
-    experiments: Sequence[str],
-    command: str,
-    waiting: Sequence[str],
-    sources: Sources,
-) -> Pages:
+def fill(templates: Sequence[str], command: str, waiting: Sequence[str], sources: Sources) -> Pages:
     """Fill in templates; ``command`` is how the pages say that they were made.
 
     ``waiting`` are tables and figures without results, which the pages call not run.
     """
-    folder, made = Path(templates[0]).stem, (sources.tables, sources.figures, experiments)
+    folder = Path(templates[0]).stem
     texts, files, asked = {}, {}, {}
     for path in map(Path, templates):
-        parsed = Template(own_or_shipped(path), str(path), *made, waiting=waiting)
+        names = (sources.tables, sources.figures, waiting)
+        parsed = Template(own_or_shipped(path), str(path), *names)
         used = parsed.needs()
         files |= {f"{name}.png": sources.figures[name] for name in used["figures"]}
         for kind, end in (("tables", ".csv"), ("printed", ".json")):
@@ -46,8 +41,8 @@ def fill(
         asked |= dict.fromkeys(used["waiting"])
         head = f"<!-- Made by `{command}` from {path}: change that, not this page. -->"
         texts[path.name] = f"{head}\n\n{parsed.fill(lambda call: sources.text(call, folder))}"
-    record = {"templates": templates, "experiments": experiments, "command": command}
-    return Pages(record | {"waiting": list(asked)}, texts, files)
+    record = {"templates": templates, "command": command, "waiting": list(asked)}
+    return Pages(record, texts, files)
 
 
 def write_pages(pages: Pages, out_dir: Path) -> None:
@@ -63,7 +58,7 @@ def write_pages(pages: Pages, out_dir: Path) -> None:
 
 def fill_again(folder: Path) -> dict[Path, str]:
     """Pages that were written before and their texts now, from the folder of their files."""
-    keys = ("templates", "experiments", "command", "waiting")
+    keys = ("templates", "command", "waiting")
     record = read_json(folder / RECORD, *keys)
     sources = Sources(folder.glob("*.csv"), folder.glob("*.png"))
     pages = fill(*(record[key] for key in keys), sources)

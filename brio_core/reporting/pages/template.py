@@ -25,9 +25,8 @@ FORMS = {
     "highest": ("TABLE, COLUMN", 2, 2),
     "count": ("TABLE", 1, 1),
     "rows": ("TABLE, COLUMN, … [, sorted_by=COLUMN]", 2, 99),
-    "experiment": ("EXPERIMENT", 1, 1),
 }
-CHOOSE_NO_ROWS = ("table", "figure", "experiment")
+CHOOSE_NO_ROWS = ("table", "figure")
 
 
 class Call(NamedTuple):
@@ -47,17 +46,13 @@ class Call(NamedTuple):
 class Template(NamedTuple):
     """A template and the names that it may use; ``shown`` is what messages call it.
 
-    Optional sections stay if their experiment is one of ``experiments``; ``others`` are those that
-    a section may name besides, any if None. ``waiting`` are tables and figures of runs that were
-    not made: what is asked of them is not run.
+    ``waiting`` are tables and figures of runs that were not made: what is asked of them is not run.
     """
 
     path: Path
     shown: str
     tables: Collection[str]
     figures: Collection[str]
-    experiments: Collection[str]
-    others: Collection[str] | None = None
     waiting: Collection[str] = ()
 
     def needs(self) -> dict[str, list[str]]:
@@ -103,18 +98,12 @@ class Template(NamedTuple):
 
     def _called(
         self, make: Callable[[Call], str], kind: str, /, *names: str, **where: object
-    ) -> str | bool:
+    ) -> str:
         call = Call(kind, tuple(map(str, names)), {key: str(one) for key, one in where.items()})
         form, least, most = FORMS[kind]
         if not least <= len(names) <= most or (where and kind in CHOOSE_NO_ROWS):
             raise call.error(f"must be {kind}({form})")
         name = call.names[0]
-        if kind == "experiment":
-            others = [name] if self.others is None else self.others
-            known = [*self.experiments, *others]
-            if name not in known:
-                raise call.error(f"names no experiment{nearest(name, known)}")
-            return name in self.experiments
         what, made = ("figure", self.figures) if kind == "figure" else ("table", self.tables)
         if name not in made and name not in self.waiting:
             problem = f"names the {what} {name!r}, which this configuration does not make"
