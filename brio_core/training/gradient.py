@@ -25,8 +25,8 @@ from brio_core.training.selection import ValidationAuc, improves
 
 # What is known of every fold besides its model.
 PER_FOLD = ("best_auc", "best_loss", "best_epoch", "risen_epoch", "last_epoch", "active")
-# Validation subjects of one fold that are scored together; few cohorts have more.
-VALIDATED_AT_ONCE = 1024
+# Validation subjects of one fold that are scored together, and numbers of their matrices.
+VALIDATED_AT_ONCE, NUMBERS_AT_ONCE = 1024, 2**25
 
 
 class GradientFit:
@@ -73,7 +73,9 @@ class GradientFit:
         self.scans = self.problem.training_scans(self.folds, self.features, self._replay)
         groups = [fold.validation_groups for fold in self.folds]
         self._validation = ValidationAuc(groups, self.problem.data.label, self.device)
-        self._parts = list(self._validation.parts(VALIDATED_AT_ONCE))
+        # Not of how many folds are here: a fold's numbers do not depend on the others.
+        at_once = min(VALIDATED_AT_ONCE, max(1, NUMBERS_AT_ONCE // self.problem.data.n_rois**2))
+        self._parts = list(self._validation.parts(at_once))
         shape = len(groups), max(map(len, groups))
         self._groups = torch.zeros(shape, dtype=torch.float64, device=self.device)
         self._start_totals()

@@ -15,6 +15,8 @@ from brio_core.methods.linear.exact import logistic_path
 # separate the classes.
 WEAK_PENALTY = 1e4
 LEAST_SLOPE = 1e-3
+# Pairs of validation subjects that are compared together; larger cohorts have more.
+PAIRS_AT_ONCE = 2**28
 
 
 def improves(auc: Any, loss: Any, best_auc: Any, best_loss: Any) -> Any:
@@ -54,9 +56,8 @@ class ValidationAuc:
         self.index = torch.as_tensor(self.rows, device=device)
         self._counts = np.array([len(fold) for fold in rows])
         positive, negative = (torch.as_tensor(mask, device=device) for mask in (positive, negative))
-        self._positive, self._members = positive, positive | negative
-        self._pairs = positive[..., :, None] & negative[..., None, :]
-        self._totals = self._pairs.sum((-1, -2))
+        self._positive, self._negative, self._members = positive, negative, positive | negative
+        self._totals = positive.sum(-1) * negative.sum(-1)
 
     def parts(self, at_once: int) -> Iterator[tuple[Tensor | None, Tensor | None, slice]]:
         """Columns of ``index`` that hold all subjects, with little padding, from left to right.
@@ -86,9 +87,13 @@ class ValidationAuc:
 
     def groups(self, logits: Tensor) -> Tensor:
         """AUC of every group (F, G) from validation logits (F, width); NaN for a single class."""
-        above = (logits[:, :, None] > logits[:, None, :]).to(torch.int8)
-        equal = (logits[:, :, None] == logits[:, None, :]).to(torch.int8)
-        halves = ((2 * above + equal)[:, None] * self._pairs).sum((-1, -2))
+        at_once = max(1, PAIRS_AT_ONCE // self._negative.numel())
+        halves = torch.zeros_like(self._totals)
+        for some, negative in zip(logits.split(at_once, -1), self._negative.split(at_once, -1)):
+            above = (logits[:, :, None] > some[:, None, :]).to(torch.int8)
+            equal = (logits[:, :, None] == some[:, None, :]).to(torch.int8)
+            pairs = self._positive[..., :, None] & negative[..., None, :]
+            halves += ((2 * above + equal)[:, None] * pairs).sum((-1, -2))
         auc = halves / (2 * self._totals.clamp(min=1)).to(torch.float64)
         return torch.where(self._totals > 0, auc, torch.nan)
 

@@ -9,6 +9,8 @@ import torch
 from synthetic import make_cohort, make_problem, train_all
 
 from brio_core.evaluation.scores import auc
+from brio_core.methods.stack import FoldStack
+from brio_core.training import gradient, selection
 from brio_core.training.checkpoints import Checkpoints
 from brio_core.training.gradient import GradientFit
 from brio_core.training.results import fold_logits, predict_rows, write_history
@@ -17,7 +19,9 @@ from brio_core.training.selection import ValidationAuc
 from brio_core.training.trainer import combinations, search, train
 
 
-def test_validation_auc_equals_the_mean_over_groups():
+@pytest.mark.parametrize("pairs", [1, 2000, selection.PAIRS_AT_ONCE])
+def test_validation_auc_equals_the_mean_over_groups(pairs, monkeypatch):
+    monkeypatch.setattr(selection, "PAIRS_AT_ONCE", pairs)
     generator = np.random.default_rng(0)
     label = generator.integers(0, 2, 60)
     label[50:] = 1
@@ -55,6 +59,26 @@ def test_validation_subjects_of_unequal_folds_are_scored_once_and_without_much_p
     for scored, count in zip(seen, counts):
         assert (scored[:count] == 1).all()
     assert seen.max() == 1 and seen.sum() < 1.5 * sum(counts)
+
+
+def test_wide_matrices_are_validated_few_at_a_time(tmp_path, monkeypatch):
+    problem, _ = make_problem("gcn", epochs=2, first_epoch=1)
+    whole = train_all(problem, tmp_path / "whole")
+    monkeypatch.setattr(gradient, "NUMBERS_AT_ONCE", 3 * problem.data.n_rois**2)
+    scored, call = [], FoldStack.call
+
+    def counted(stack, verb, features, **how):
+        if verb == "logits":
+            scored.append(next(iter(features.values())).shape[1])
+        return call(stack, verb, features, **how)
+
+    monkeypatch.setattr(FoldStack, "call", counted)
+    parts = train_all(problem, tmp_path / "parts")
+    assert scored and max(scored) <= 3
+    for one, other in zip(whole, parts):
+        for key, value in one.state.items():
+            torch.testing.assert_close(value, other.state[key])
+        assert one.validation_log_loss == pytest.approx(other.validation_log_loss, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["gcn", "linear-correlation"])
