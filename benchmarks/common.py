@@ -104,6 +104,8 @@ class Size:
     sites: int = 20
     rois: int = 200
     frames: tuple[int, int] = (78, 316)
+    # Further scans are copies: they cost the same, and making each one would take minutes.
+    different: int = 2500
 
 
 def smooth_noise(generator: np.random.Generator, frames: int, rois: int) -> np.ndarray:
@@ -122,13 +124,15 @@ def make_cohort(size: Size) -> tuple[Cohort, dict]:
     site = np.repeat([f"site{index:02d}" for index in range(size.sites)], count)
     label = np.concatenate([np.arange(number) % 2 for number in count])
     frames = generator.integers(*size.frames, size=len(site), endpoint=True)
-    scans = [smooth_noise(generator, number, size.rois) for number in frames]
+    made = [smooth_noise(generator, number, size.rois) for number in frames[: size.different]]
+    copied = np.arange(len(site)) % len(made)
+    scans, fc = [made[index] for index in copied], connectivity(made)[copied]
     subjects = tuple(f"s{index:05d}" for index in range(len(site)))
     covariates = np.zeros((len(site), 3), np.float32)
     people = pd.DataFrame({"subject": subjects, "site": site, "label": label, "group": "n/a"})
     split = make_split(people, "made-up", "loso", 0)
     series = series_of(scans, subjects)
-    cohort = Cohort("made-up", subjects, site, connectivity(scans), series, covariates)
+    cohort = Cohort("made-up", subjects, site, fc, series, covariates)
     return cohort, split
 
 
