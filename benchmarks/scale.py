@@ -1,7 +1,6 @@
-"""Growing cohorts: every stage, epochs on a GPU, or the search for copies of scans.
+"""Growing cohorts: time and memory of every stage, or of the search for copies of scans.
 
 python benchmarks/scale.py --subjects 2500 5000 10000 20000 --memory-mb 8000
-python benchmarks/scale.py epochs --subjects 5000 10000 20000 --device cuda
 OMP_NUM_THREADS=1 python benchmarks/scale.py duplicates --subjects 1000 4000
 
 A made-up cohort (smoothed noise in which a few edges know the label, 20 sites, 200 ROIs, 300
@@ -9,40 +8,28 @@ frames) goes through the very programs that the workflow runs, each in a process
 largest resident memory the system reports. Training is that of one fold: two epochs of BRIO, the
 second with a refresh of its qualifications at its beginning, and the linear rows.
 
-Epochs are those of all folds together. Scans and connectivity stay in pinned memory of the host,
-which a GPU reads by itself. Steps are timed, a refresh of BRIO's qualifications, and a validation;
-an epoch is made of them. The last row of a method is calculated: every part grows with subjects as
-between the first and the last size, and with ROIs as the row above it says.
-
 Copies are looked for in the files of the extract jobs. One scan in a thousand is a copy of its
 predecessor that begins five frames later; all are found, or the program stops.
 """
 
-import gc
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from common import (
     ROOT,
-    Size,
     argument_parser,
     begin,
     common_settings,
-    make_problem,
     peak_memory,
     smooth_noise,
     table,
-    wait,
 )
 
 from brio_core.cohorts.cohort import PARTICIPANT_COLUMNS
@@ -52,8 +39,6 @@ from brio_core.cohorts.scan import Scan
 from brio_core.cohorts.splits import split_checksum
 from brio_core.cohorts.stores import Rois, write_series
 from brio_core.system.files import read_json, write_json
-from brio_core.training.gradient import GradientFit
-from brio_core.training.trainer import groups
 
 # A kind of connectivity may follow a method.
 ROWS = (
@@ -61,20 +46,16 @@ ROWS = (
     "linear-logarithm", "linear-logarithm:partial", "linear-tangent",
 )  # fmt: skip
 PARSER = argument_parser(__doc__)
-PARSER.add_argument("what", nargs="?", choices=("stages", "epochs", "duplicates"), default="stages")
+PARSER.add_argument("what", nargs="?", choices=("stages", "duplicates"), default="stages")
 PARSER.add_argument("--subjects", type=int, nargs="*", default=(2500, 5000, 10000, 20000))
 PARSER.add_argument("--rois", type=int, default=200)
 PARSER.add_argument("--frames", type=int, help="default: 300, of copies 200")
 PARSER.add_argument("--sites", type=int, default=20)
 PARSER.add_argument("--memory-mb", type=int, default=8000)
-PARSER.add_argument(
-    "--methods", nargs="*", help="default: BRIO, of epochs BrainNetTF, of stages linear rows"
-)
+PARSER.add_argument("--methods", nargs="*", default=ROWS)
 PARSER.add_argument("--folder", type=Path, help="where the cohort goes (default: temporary)")
 ARGUMENTS = PARSER.parse_args()
-FRAMES = ARGUMENTS.frames or (200 if ARGUMENTS.what == "duplicates" else 300)
-# Steps whose time is measured, and the size that is calculated: subjects, ROIs.
-STEPS, LARGEST = 50, (100_000, 400)
+FRAMES = ARGUMENTS.frames or (300 if ARGUMENTS.what == "stages" else 200)
 # One scan of so many is a copy.
 COPIES = 1000
 
@@ -148,7 +129,7 @@ def stages(folder: Path) -> dict[str, str]:
         "blocklength.py", "--series", series, "--participants", people, "--split", split,
         "--settings", "{}", "--out", lengths,
     )  # fmt: skip
-    for row in ARGUMENTS.methods or ROWS:
+    for row in ARGUMENTS.methods:
         method, _, kind = row.partition(":")
         measured[f"train {row}"] = run(
             "train.py", "--cohort-dir", folder, "--split", split, "--block-length", lengths,
@@ -157,98 +138,6 @@ def stages(folder: Path) -> dict[str, str]:
             "--memory-mb", ARGUMENTS.memory_mb,
         )  # fmt: skip
     return measured
-
-
-class Epoch(NamedTuple):
-    """Seconds of a step, a refresh and a validation; gigabytes of the GPU and of pinned memory.
-
-    ``per_step`` is how often a refresh comes, ``steps`` how many an epoch has.
-    """
-
-    step: float
-    refresh: float
-    validation: float
-    gpu: float
-    pinned: float
-    steps: float
-    per_step: float
-
-    def cells(self) -> tuple[str, ...]:
-        """Cells of the table, the epoch's seconds before gigabytes."""
-        epoch = self.steps * (self.step + self.refresh * self.per_step) + self.validation
-        times = (1e3 * self.step, self.refresh, self.validation, epoch)
-        return *(f"{time:.3g}" for time in times), f"{self.gpu:.1f}", f"{self.pinned:.1f}"
-
-
-def epoch(name: str, subjects: int, rois: int) -> Epoch:
-    """An epoch of all folds."""
-    # Folds and their captured graphs name each other.
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    size = Size(subjects, ARGUMENTS.sites, rois, (FRAMES, FRAMES), different=100)
-    problem = make_problem(name, size, common_settings(name), ARGUMENTS.device, budget=0)
-    fit = GradientFit(problem, max(groups(problem, None), key=len), 0)
-    settings, per_epoch = fit.hyperparameters, fit.batches.per_epoch
-    phase = fit.method.phase(settings, settings.epochs)
-    first = getattr(settings, "warmup_epochs", 0) * per_epoch
-
-    def refresh() -> None:
-        fit.method.before_step(fit.stack, fit.scans, settings, first, per_epoch)
-
-    def steps() -> None:
-        for _ in range(STEPS):
-            fit._replay(phase, partial(fit._step, phase))
-
-    def timed(call) -> float:
-        # The first time compiles and captures.
-        call()
-        wait(ARGUMENTS.device)
-        begun = time.perf_counter()
-        call()
-        wait(ARGUMENTS.device)
-        return time.perf_counter() - begun
-
-    times = (
-        timed(refresh),
-        timed(steps) / STEPS,
-        timed(partial(fit._replay, "select", fit._select)),
-    )
-    tables = [one for one in problem.data._tables.values() if isinstance(one, torch.Tensor)]
-    streamed = sum(one.nbytes for one in tables if one.is_pinned())
-    sizes = (torch.cuda.max_memory_allocated() / 1e9, streamed / 1e9)
-    per_step = 1 / getattr(settings, "refresh_interval", np.inf)
-    found = Epoch(times[1], times[0] * (per_step > 0), times[2], *sizes, per_epoch, per_step)
-    print(name, subjects, rois, *found.cells(), file=sys.stderr, flush=True)
-    return found
-
-
-def every_epoch() -> None:
-    torch.set_num_threads(ARGUMENTS.threads)
-    begin(
-        "Epochs of large cohorts", ARGUMENTS.device, f"; {FRAMES} frames, {ARGUMENTS.sites} sites"
-    )
-    rows = []
-    for name in ARGUMENTS.methods or ("brio", "brainnettf"):
-        sizes = [(subjects, ARGUMENTS.rois) for subjects in ARGUMENTS.subjects]
-        sizes += [(ARGUMENTS.subjects[0], LARGEST[1])]
-        found = {size: epoch(name, *size) for size in sizes}
-        few, most, wide = (np.array(found[sizes[place]]) for place in (0, -2, -1))
-        steps = (LARGEST[0] - sizes[0][0]) / (sizes[-2][0] - sizes[0][0])
-        wider = np.divide(wide, few, out=np.ones(len(few)), where=few > 0)
-        found[LARGEST] = Epoch(*(few + (most - few) * steps) * wider)
-        for (subjects, rois), one in found.items():
-            note = "calculated" if (subjects, rois) == LARGEST else ""
-            rows.append((name, f"{subjects:,}", rois, *one.cells(), note))
-    header = (
-        "ms per step",
-        "s per refresh",
-        "s to validate",
-        "s per epoch",
-        "GB of the GPU",
-        "GB of the host",
-    )
-    print(table(("method", "subjects", "ROIs", *header, ""), rows))
 
 
 def made_up(subjects: int):
@@ -307,4 +196,4 @@ def copies() -> None:
 
 
 if __name__ == "__main__":
-    {"stages": every_stage, "epochs": every_epoch, "duplicates": copies}[ARGUMENTS.what]()
+    every_stage() if ARGUMENTS.what == "stages" else copies()

@@ -237,7 +237,8 @@ def roi_profiles_table(given: Given) -> tuple[pd.DataFrame, Table]:
         top = top_rois(rows, cohort)
         lines.append(heading(f"{title}: {NOT_RUN}" if top.empty else title))
         for rank, (_, row) in enumerate(top.iterrows(), start=1):
-            place = NONE if pd.isna(row["x"]) else f"{row['x']:.0f}, {row['y']:.0f}, {row['z']:.0f}"
+            # No minus before a zero.
+            place = NONE if pd.isna(row["x"]) else ", ".join(f"{row[axis]:z.0f}" for axis in "xyz")
             score = Cell(f"{row['times_uniform']:.2f}", f"± {row['times_uniform_sd']:.2f}")
             lines.append(Row((Cell(f"{rank}"), Cell(row["name"]), Cell(place), score)))
     table = given.table(
