@@ -7,7 +7,8 @@ import shutil
 import sys
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -17,7 +18,7 @@ from brio_core.cohorts.splits import read_split
 from brio_core.cohorts.stores import checksum, input_checksums
 from brio_core.remote.worker import Worker
 from brio_core.system.errors import BrioError
-from brio_core.system.files import ROOT, atomic, read_json, write_json
+from brio_core.system.files import ROOT, atomic, locked, read_json, write_json
 
 MODELS = "models.pt"
 
@@ -58,6 +59,14 @@ class Job:
                 other = min(name for name in value | found if value.get(name) != found.get(name))
                 what = f"another {other!r} in {key!r}"
             raise BrioError(f"{folder} was made with {what}; make it again by a new plan")
+
+    def is_finished(self, root: Path) -> bool:
+        """Whether valid results lie below ``root``, of a run with its models."""
+        try:
+            self.check(root, root / self.folder)
+        except BrioError:
+            return False
+        return bool(self.run) or (root / self.folder / MODELS).exists()
 
 
 @dataclass(frozen=True)
@@ -140,38 +149,56 @@ def check_files(plan: Plan, folder: Path, other_inputs: bool = False) -> None:
 
 
 def do_jobs(plan: Plan, folder: Path, jobs: Sequence[Job], seconds: float) -> list[str]:
-    """Do jobs that are not done; return those that failed."""
+    """Do jobs that are not done, and that no other call is doing; return those that failed."""
     deadline, root = time.monotonic() + seconds, folder / "results"
-    unfinished = {job.folder for job in plan.unfinished(root) if not job.done}
+    unfinished = {job.folder: job for job in plan.unfinished(root) if not job.done}
     failed, worker = [], Worker(folder)
     try:
         for job in jobs:
             begun = time.monotonic()
-            # Nothing can be made of a run that is still to be trained.
-            if job.folder not in unfinished or job.run in unfinished or begun >= deadline:
+            if job.folder not in unfinished or begun >= deadline:
                 continue
-            # As Snakemake does with a folder that a job makes: nothing older may stay in it.
-            if job.run:
-                shutil.rmtree(root / job.folder, ignore_errors=True)
-            if not job.on_gpu:
-                # Of a process on a CPU only the memory of all its jobs is known.
-                worker.end()
-            try:
-                code = worker.do(job.program, job.arguments, deadline - begun)
-                if code is None:
-                    print(f"time is up: {job.folder} continues next time", flush=True)
-                    break
-                if code:
-                    raise BrioError(f"exit code {code}, see above")
-                job.check(root, root / job.folder)
-                unfinished.remove(job.folder)
-                print(f"{job.folder}: {time.monotonic() - begun:.1f} s", flush=True)
-            except BrioError as error:
-                print(f"failed: {job.folder}: {error}", file=sys.stderr, flush=True)
-                failed.append(job.folder)
+            with _claimed(folder, job) as ours:
+                run = unfinished.get(job.run)
+                # Nothing can be made of a run that is still to be trained.
+                if not ours or job.is_finished(root) or (run and not run.is_finished(root)):
+                    continue
+                try:
+                    if not _do(job, root, worker, deadline - begun):
+                        print(f"time is up: {job.folder} continues next time", flush=True)
+                        break
+                    print(f"{job.folder}: {time.monotonic() - begun:.1f} s", flush=True)
+                except BrioError as error:
+                    print(f"failed: {job.folder}: {error}", file=sys.stderr, flush=True)
+                    failed.append(job.folder)
     finally:
         worker.end()
     return failed
+
+
+@contextmanager
+def _claimed(folder: Path, job: Job) -> Iterator[bool]:
+    """Whether this call may do a job, which no other call does then."""
+    path = folder / "claims" / job.folder.replace("/", "-")
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as file:
+        yield locked(file.fileno())
+
+
+def _do(job: Job, root: Path, worker: Worker, seconds: float) -> bool:
+    """Do a job; False if the time did not suffice."""
+    # As Snakemake does with a folder that a job makes: nothing older may stay in it.
+    if job.run:
+        shutil.rmtree(root / job.folder, ignore_errors=True)
+    if not job.on_gpu:
+        # Of a process on a CPU only the memory of all its jobs is known.
+        worker.end()
+    code = worker.do(job.program, job.arguments, seconds)
+    if code:
+        raise BrioError(f"exit code {code}, see above")
+    if code == 0:
+        job.check(root, root / job.folder)
+    return code == 0
 
 
 def pack(jobs: Sequence[Job], root: Path, out: Path, models: bool) -> None:

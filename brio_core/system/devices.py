@@ -3,7 +3,6 @@
 Of several GPUs it is the first that no other job has locked, or that fewest have.
 """
 
-import fcntl
 import os
 import platform
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import torch
 
 from brio_core.system.errors import BrioError
+from brio_core.system.files import locked
 
 # Locks are held until the process ends, however it ends.
 _held: list[int] = []
@@ -93,9 +93,7 @@ def claim(names: Sequence[str], folder: Path, seconds: float = 1.0) -> int:
 def _lock(path: Path) -> bool:
     # Read-only, so that users who share a machine can lock each other's files.
     file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not locked(file):
         os.close(file)
         return False
     _held.append(file)

@@ -1,5 +1,7 @@
 """Files that appear complete or not at all."""
 
+import errno
+import fcntl
 import glob
 import hashlib
 import json
@@ -57,6 +59,18 @@ def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(OSError):
             path.unlink()
+
+
+def locked(descriptor: int) -> bool:
+    """Whether an open file could be locked, until it is closed; on a disk without locks it could.
+
+    The system gives a lock back when its process ends, however it ends.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
 
 
 def make_planning_importable() -> None:

@@ -181,6 +181,16 @@ def test_one_failure_does_not_stop_the_others(machine):
     assert (folder / "out.zip").is_file()
 
 
+def test_calls_at_the_same_time_share_the_jobs(machine):
+    folder = machine([train_job(f"gcn-{n}", epochs=40, patience=0) for n in range(6)])
+    calls = [remote(folder, "work", folder / "plan.json") for _ in range(2)]
+    said = [call.communicate(timeout=200) for call in calls]
+    assert [call.returncode for call in calls] == [0, 0], said
+    done = [line.split(": ")[0] for out, _ in said for line in out.splitlines() if ": " in line]
+    assert sorted(done) == [f"runs/toy/loso/gcn-{n}/seed-0" for n in range(6)]
+    assert work(folder) == [] and not list(folder.rglob(".unfinished"))
+
+
 def test_choice_by_patterns(worked):
     plan = read_plan(worked / "there/plan.json")
     assert len(plan.choose(["*"])) == 3

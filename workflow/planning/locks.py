@@ -1,12 +1,12 @@
 """One run at a time in a folder of results, which several working directories may name."""
 
 import atexit
-import errno
-import fcntl
 import json
 import os
 import socket
 from pathlib import Path
+
+from brio_core.system.files import locked
 
 # Open for as long as this process lives: the system gives the lock back when it ends.
 _held: list[int] = []
@@ -18,7 +18,8 @@ def lock(results: str) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        is_free = _lock(descriptor)
+        # A disk that knows no locks is left to what the file says.
+        is_free = locked(descriptor)
         owner = _owner(descriptor)
         # On a disk whose locks end at a machine, another one may be at work though it is free. On
         # this machine, a process that left its name and no lock is dead.
@@ -42,15 +43,6 @@ def lock(results: str) -> str:
     _held.append(descriptor)
     atexit.register(path.absolute().unlink, missing_ok=True)
     return ""
-
-
-def _lock(descriptor: int) -> bool:
-    """Whether the file is ours now; a disk that knows no locks is left to what the file says."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
 
 
 def _owner(descriptor: int) -> dict:
