@@ -5,6 +5,7 @@ import json
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from brio_core.system.seeds import numpy_generator
@@ -181,6 +182,15 @@ def test_roi_profiles_are_averaged_over_models(folders, tmp_path):
         assert row["name"] == f"Region {roi}"
     named = [row["cells"][1]["text"] for row in table["rows"] if len(row["cells"]) == 4]
     assert named[:5] == [row["name"] for row in rows[:5]]
+
+
+def test_no_minus_stands_before_a_zero(tmp_path):
+    folders = write_diagnostics(tmp_path)
+    for one in folders:
+        pd.read_csv(one / "rois.csv").assign(z=-0.2).to_csv(one / "rois.csv", index=False)
+    _, table = make("roi_profiles", folders, tmp_path / "table")
+    places = [row["cells"][2]["text"] for row in table["rows"] if len(row["cells"]) == 4]
+    assert places and all(place.endswith(", 0") for place in places)
 
 
 def test_a_method_that_needs_long_scans_has_gaps(tmp_path):
