@@ -33,20 +33,11 @@ def block_starts(keys: Tensor, frames: Tensor | int, n_blocks: int) -> Tensor:
 
 
 def block_indices(n_frames: int, block_length: int, keys: Tensor) -> Tensor:
-    """Frame indices (..., T) of the resamples that ``keys`` (...) stand for."""
+    """Frame indices (..., T) of the circular block resamples that ``keys`` (...) stand for."""
     n_blocks = -(-n_frames // block_length)
     starts = block_starts(keys, n_frames, n_blocks)
     frames = starts[..., None] + torch.arange(block_length, device=keys.device)
     return frames.flatten(-2)[..., :n_frames] % n_frames
-
-
-def circular_block_indices(
-    n_frames: int, block_length: int, n_resamples: int, generator: torch.Generator
-) -> Tensor:
-    """Frame indices (K, T) of circular moving-block resamples, shared by all ROIs."""
-    device = generator.device
-    key = torch.randint(2**62, (), generator=generator, device=device)
-    return block_indices(n_frames, block_length, fold_in(key, torch.arange(n_resamples).to(device)))
 
 
 def ragged_block_indices(

@@ -19,12 +19,12 @@ from brio_core.connectivity.reestimation import (
     block_indices,
     block_multiplicities,
     block_starts,
-    circular_block_indices,
     reestimated_connectivity,
     refresh_keys,
     subject_keys,
 )
-from brio_core.system.randomness import torch_generator
+from brio_core.system.randomness import fold_in, torch_generator
+from brio_core.system.seeds import derive_seed
 
 
 def resampling_keys(cohort, subjects, seed, block_length, refresh, n_resamples):
@@ -32,7 +32,8 @@ def resampling_keys(cohort, subjects, seed, block_length, refresh, n_resamples):
 
 
 def test_circular_blocks():
-    indices = circular_block_indices(50, 7, 200, torch_generator("test"))
+    keys = fold_in(torch.tensor(derive_seed("test")), torch.arange(200))
+    indices = block_indices(50, 7, keys)
     assert indices.shape == (200, 50)
     assert indices.min() == 0 and indices.max() == 49
     steps = (indices[:, 1:] - indices[:, :-1]) % 50
@@ -42,9 +43,7 @@ def test_circular_blocks():
     # Every frame is as likely as any other to start a block, and blocks wrap around.
     assert torch.bincount(starts, minlength=50).float().std() < 3 * (len(starts) / 50) ** 0.5
     assert (indices[:, 1:] < indices[:, :-1])[:, inside_block].any()
-    again = circular_block_indices(50, 7, 200, torch_generator("test"))
-    assert torch.equal(indices, again)
-    assert not torch.equal(indices, circular_block_indices(50, 7, 200, torch_generator("other")))
+    assert not torch.equal(indices, block_indices(50, 7, fold_in(keys, 1)))
     assert len({tuple(row) for row in indices.tolist()}) == 200
 
 

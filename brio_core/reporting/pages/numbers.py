@@ -78,25 +78,6 @@ class Numbers:
     def interval(self) -> str:
         return self._ends(self._one(self.call.names[1:-1]), self.call.names[-1])
 
-    def difference(self) -> str:
-        column = self._column(self.call.names[3])
-        first, second = (self._one((name,)) for name in self.call.names[1:3])
-        values = [_number(row[column]) for row in (first, second)]
-        if None in values:
-            return NOT_RUN if NOT_RUN in (first.get("status"), second.get("status")) else NONE
-        return _printed(first | {column: repr(values[0] - values[1])}, column, signed=True)
-
-    def rank(self) -> str:
-        """Counted in numbers as they are printed, so that equal ones share a rank."""
-        column = self._column(self.call.names[2])
-        own = self._one(self.call.names[1:2])
-        if _number(own[column]) is None:
-            return NOT_RUN
-        known = self._known(column)
-        ahead = [row for row in known if float(row[column]) > float(own[column])]
-        rank = 1 + sum(_printed(row, column) != _printed(own, column) for row in ahead)
-        return f"{rank} of {len(known)}"
-
     def highest(self) -> str:
         name = self.call.names[1]
         column = self._column(name.partition(" [")[0])
@@ -180,8 +161,8 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _printed(row: dict, column: str, signed: bool | None = None) -> str:
-    """A cell as prose shows it; ``signed`` differences have a plus where they are positive."""
+def _printed(row: dict, column: str, signed: bool = True) -> str:
+    """A cell as prose shows it; a positive difference has a plus where it may be ``signed``."""
     text = row[column]
     value = _number(text)
     if value is None:
@@ -199,8 +180,7 @@ def _printed(row: dict, column: str, signed: bool | None = None) -> str:
     else:
         digits = 4 if abs(value) >= 100 else 3
         text = f"{value:,.0f}" if value == round(value) else f"{value:.{digits}g}"
-    if signed is None:
-        signed = bool(SIGNED.fullmatch(column)) or row.get("unit") == "points"
     sign = float(text.replace(",", ""))
-    plus = "+" if signed and sign > 0 else ""
+    differs = SIGNED.fullmatch(column) or row.get("unit") == "points"
+    plus = "+" if signed and differs and sign > 0 else ""
     return plus + text.replace("-", "−" if sign else "")

@@ -20,8 +20,6 @@ FORMS = {
     "figure": ("FIGURE", 1, 1),
     "value": ("TABLE, [ROW,] COLUMN", 2, 3),
     "interval": ("TABLE, [ROW,] COLUMN", 2, 3),
-    "difference": ("TABLE, ROW, ROW, COLUMN", 4, 4),
-    "rank": ("TABLE, ROW, COLUMN", 3, 3),
     "highest": ("TABLE, COLUMN", 2, 2),
     "count": ("TABLE", 1, 1),
     "rows": ("TABLE, COLUMN, … [, sorted_by=COLUMN]", 2, 99),
