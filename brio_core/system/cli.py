@@ -1,5 +1,6 @@
 """What all command-line programs share: how they end, and how far they are."""
 
+import atexit
 import json
 import os
 import signal
@@ -14,12 +15,20 @@ from brio_core.system import signals
 from brio_core.system.errors import BrioError
 from brio_core.system.files import ROOT, remove_temporary
 
+# Whether the program has done its work.
+_succeeded = False
+
 
 def run(main: Callable[[], None]) -> None:
     """Call ``main``; a :class:`BrioError` becomes one line on stderr and exit code 1.
 
     Ctrl-C and SIGTERM unwind like errors do, so that no temporary file stays behind.
     """
+    global _succeeded
+    _succeeded = False
+    # What is registered first is called last.
+    atexit.unregister(_leave_at_once)
+    atexit.register(_leave_at_once)
     # A name that a terminal cannot show is written out there, instead of ending the program.
     sys.stdout.reconfigure(errors="backslashreplace")
     signals.listen()
@@ -27,6 +36,7 @@ def run(main: Callable[[], None]) -> None:
         try:
             main()
             signals.ignore()
+            _succeeded = True
         except Exception:
             signals.reraise()
             raise
@@ -47,6 +57,14 @@ def run(main: Callable[[], None]) -> None:
             "was edited or damaged, delete it and run again; else please report this log",
             1,
         )
+
+
+def _leave_at_once() -> None:
+    """End without taking modules apart, which needs half a second where torch is among them."""
+    if _succeeded:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _leave(text: str, code: int) -> NoReturn:

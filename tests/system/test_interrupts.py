@@ -100,3 +100,36 @@ def test_an_unexpected_error_names_its_place():
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert "\nerror: AttributeError in brio_core/system/errors.py, line " in done.stderr
+
+
+LEAVING = """
+import atexit, sys
+from brio_core.system import cli
+
+class Kept:
+    def __del__(self):
+        print("taken apart")
+
+kept = Kept()
+
+def main():
+    atexit.register(print, "registered")
+    print("done")
+    {last}
+
+cli.run(main)
+"""
+
+
+def leave(last: str = "pass") -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", LEAVING.format(last=last)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_program_that_is_done_leaves_at_once_with_all_it_printed():
+    ended = leave()
+    assert (ended.returncode, ended.stdout) == (0, "done\nregistered\n")
+
+
+def test_other_exit_codes_stay_after_a_program_that_was_done():
+    assert leave("cli.run(lambda: sys.exit(2))").returncode == 2
