@@ -95,22 +95,44 @@ def test_diagnostics_are_compared_within_folds(made):
     assert row["ours"] == pytest.approx(100 * np.mean(rates))
 
 
+CLEAR, NOTHING, OPEN = (3.0, 9.0), (-1.0, 1.0), (-1.0, 5.0)
+# Not told apart, but a gain of two points is excluded.
+NO_GAIN = (-4.0, 0.3)
+
+
+def comparison(low: float, high: float) -> dict:
+    """A comparison that the test tells apart if its interval excludes zero."""
+    verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
+    verdict = "equivalent" if low >= -2 and high <= 2 else verdict
+    return {"verdict": verdict, "difference_low": low, "difference_high": high}
+
+
 @pytest.mark.parametrize(
-    ("verdicts", "expected", "holds"),
+    ("intervals", "expected", "holds"),
     [
-        (["better", "better"], "above", "yes"),
-        (["better", "undecided"], "above", "undecided"),
-        (["better", "equivalent"], "above", "no"),
-        (["undecided", "worse"], "above", "no"),
-        (["worse"], "below", "yes"),
-        (["equivalent"], "not above", "yes"),
-        (["undecided"], "not above", "undecided"),
-        (["better"], "not above", "no"),
+        ([CLEAR, CLEAR], "above", "yes"),
+        ([CLEAR, OPEN], "above", "undecided"),
+        ([CLEAR, NOTHING], "above", "no"),
+        ([CLEAR, NO_GAIN], "above", "no"),
+        ([OPEN, (-9.0, -3.0)], "above", "no"),
+        ([(-9.0, -3.0)], "below", "yes"),
+        ([NO_GAIN], "below", "undecided"),
+        ([OPEN], "below", "no"),
+        ([NOTHING], "not above", "yes"),
+        ([NO_GAIN], "not above", "yes"),
+        ([OPEN], "not above", "undecided"),
+        ([NOTHING, CLEAR], "not above", "no"),
         ([], "above", "not run"),
     ],
 )
-def test_a_claim_is_decided_by_all_its_comparisons(verdicts, expected, holds):
-    assert answer(verdicts, expected) == holds
+def test_a_claim_is_decided_by_all_its_comparisons(intervals, expected, holds):
+    assert answer([comparison(*one) for one in intervals], expected, 2.0) == holds
+
+
+def test_without_a_margin_only_the_test_refutes():
+    assert answer([comparison(-4.0, 0.3)], "above", 0.0) == "undecided"
+    unknown = {"verdict": "undecided", "difference_low": np.nan, "difference_high": np.nan}
+    assert answer([unknown], "above", 2.0) == "undecided"
 
 
 def test_every_claim_is_printed_and_names_what_exists(made):

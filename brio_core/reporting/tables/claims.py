@@ -19,20 +19,14 @@ COLUMNS = ("Claim", "Quantity", "Paper", "Ours", "Holds?")
 # Quantities of our costs by the paper's names of them.
 COSTS = {"seconds_per_epoch": "seconds_per_epoch", "peak_memory_gb": "gpu_memory_gb"}
 SCALES = {"points": 100, "%": 100}
-# The verdict that a claim needs of every comparison, and those that refute it.
-NEEDED = {
-    "above": ({"better"}, {"worse", "equivalent"}),
-    "below": ({"worse"}, {"better", "equivalent"}),
-    "not above": ({"worse", "equivalent"}, {"better"}),
-}
 EXPLANATION = (
     "Ours: mean over held-out sites of the difference at a site, averaged over seeds, with "
     "Student's 95 % interval (over test folds for sites seen in training, where it is too short). "
     "AUC and ACC in points. Of several comparisons the one that is hardest for the claim is shown. "
     "Yes or no: a paired signed-rank test over sites decides, with a corrected p (Holm, all claims "
-    f"of a part and cohort) below {SIGNIFICANT}, or the interval lies within "
-    "± {:.1f} points, which is no difference. Else undecided, as is what has no interval: time and "
-    "memory are measured once."
+    f"of a part and cohort) below {SIGNIFICANT}. Or the interval does, if it excludes a difference "
+    "of {:.1f} points in the claimed direction: then there is none. Else undecided, as is what has "
+    "no interval: time and memory are measured once."
 )
 BASELINES = (
     "Baselines: networks of the paper that were run here, but not CEPG, AGMGC and CORE. These are "
@@ -194,7 +188,7 @@ def _decided(cohort: str, claims: pd.DataFrame, evidence: Evidence) -> list[dict
         row = {"cohort": cohort, **claim[["section", "claim", "quantity", "unit"]]}
         row |= {
             "paper": in_paper,
-            "holds": answer([one["verdict"] for one in own], claim["expected"]),
+            "holds": answer(own, claim["expected"], margin),
         }
         scale = SCALES.get(claim["unit"], 1)
         shown = hardest(own, key=lambda one: one["difference"], default=None)
@@ -207,14 +201,26 @@ def _decided(cohort: str, claims: pd.DataFrame, evidence: Evidence) -> list[dict
     return rows
 
 
-def answer(verdicts: Sequence[str], expected: str) -> str:
-    """Whether comparisons support a claim, refute it, or leave it open."""
-    needed, refuting = NEEDED[expected]
-    if not verdicts:
+def answer(tested: Sequence[dict], expected: str, margin: float) -> str:
+    """Whether comparisons support a claim, refute it, or leave it open.
+
+    A difference is refuted if the test says the opposite, or if the interval excludes one of
+    ``margin`` in its direction. What refutes a difference supports the claim that there is none.
+    """
+    if not tested:
         return NOT_RUN
-    if refuting.intersection(verdicts):
-        return "no"
-    return "yes" if needed.issuperset(verdicts) else "undecided"
+    claimed, opposite = ("worse", "better") if expected == "below" else ("better", "worse")
+    supported = [one["verdict"] == claimed for one in tested]
+    most = [
+        -one["difference_low"] if expected == "below" else one["difference_high"] for one in tested
+    ]
+    refuted = [
+        one["verdict"] in (opposite, "equivalent") or (margin > 0 and largest <= margin)
+        for one, largest in zip(tested, most)
+    ]
+    if expected == "not above":
+        supported, refuted = refuted, supported
+    return "no" if any(refuted) else "yes" if all(supported) else "undecided"
 
 
 def _counts(rows: pd.DataFrame) -> str:
