@@ -29,6 +29,8 @@ PARSER.add_argument("--rois", type=int, default=200)
 PARSER.add_argument("--frames", type=int, default=300)
 PARSER.add_argument("--sites", type=int, default=20)
 ARGUMENTS = PARSER.parse_args()
+if len(ARGUMENTS.subjects) < 2:
+    PARSER.error("--subjects needs at least two sizes, to calculate a larger one")
 # Steps whose time is measured, and the size that is calculated: subjects, ROIs.
 STEPS, LARGEST = 50, (100_000, 400)
 
@@ -55,7 +57,8 @@ class Epoch(NamedTuple):
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds of the second call: the first compiles and captures."""
+    """Seconds of the third call: the first compiles, the second captures."""
+    call()
     call()
     wait(ARGUMENTS.device)
     begun = time.perf_counter()

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 
 from brio_core.cohorts.splits import read_split
 from brio_core.cohorts.stores import checksum, input_checksums
@@ -155,14 +156,20 @@ def do_jobs(plan: Plan, folder: Path, jobs: Sequence[Job], seconds: float) -> li
     failed, worker = [], Worker(folder)
     try:
         for job in jobs:
-            begun = time.monotonic()
+            begun, run = time.monotonic(), unfinished.get(job.run)
             if job.folder not in unfinished or begun >= deadline:
                 continue
-            with _claimed(folder, job) as ours:
-                run = unfinished.get(job.run)
-                # Nothing can be made of a run that is still to be trained.
-                if not ours or job.is_finished(root) or (run and not run.is_finished(root)):
+            # Nothing can be made of a run that is still to be trained.
+            if run and not run.is_finished(root):
+                continue
+            with _claimed(folder, job, worker) as ours:
+                if not ours or job.is_finished(root):
                     continue
+                # As Snakemake does with a folder that a job makes: nothing older may stay in it.
+                # Nor may diagnostics of an older run stay beside the new one.
+                for one in plan.jobs:
+                    if one.run and job.folder in (one.run, one.folder):
+                        shutil.rmtree(root / one.folder, ignore_errors=True)
                 try:
                     if not _do(job, root, worker, deadline - begun):
                         print(f"time is up: {job.folder} continues next time", flush=True)
@@ -177,23 +184,27 @@ def do_jobs(plan: Plan, folder: Path, jobs: Sequence[Job], seconds: float) -> li
 
 
 @contextmanager
-def _claimed(folder: Path, job: Job) -> Iterator[bool]:
+def _claimed(folder: Path, job: Job, worker: Worker) -> Iterator[bool]:
     """Whether this call may do a job, which no other call does then."""
-    path = folder / "claims" / job.folder.replace("/", "-")
+    path = folder / "claims" / quote(job.folder, safe="")
     path.parent.mkdir(exist_ok=True)
     with path.open("a") as file:
-        yield locked(file.fileno())
+        try:
+            yield locked(file.fileno())
+        except BaseException:
+            # Nobody else may begin before the worker has ended.
+            worker.end()
+            raise
 
 
 def _do(job: Job, root: Path, worker: Worker, seconds: float) -> bool:
     """Do a job; False if the time did not suffice."""
-    # As Snakemake does with a folder that a job makes: nothing older may stay in it.
-    if job.run:
-        shutil.rmtree(root / job.folder, ignore_errors=True)
     if not job.on_gpu:
         # Of a process on a CPU only the memory of all its jobs is known.
         worker.end()
     code = worker.do(job.program, job.arguments, seconds)
+    if code is None:
+        worker.end()
     if code:
         raise BrioError(f"exit code {code}, see above")
     if code == 0:

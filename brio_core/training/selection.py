@@ -16,7 +16,7 @@ from brio_core.methods.linear.exact import logistic_path
 WEAK_PENALTY = 1e4
 LEAST_SLOPE = 1e-3
 # Pairs of validation subjects that are compared together; larger cohorts have more.
-PAIRS_AT_ONCE = 2**28
+PAIRS_AT_ONCE = 2**25
 
 
 def improves(auc: Any, loss: Any, best_auc: Any, best_loss: Any) -> Any:
@@ -87,7 +87,7 @@ class ValidationAuc:
 
     def groups(self, logits: Tensor) -> Tensor:
         """AUC of every group (F, G) from validation logits (F, width); NaN for a single class."""
-        at_once = max(1, PAIRS_AT_ONCE // self._negative.numel())
+        at_once = max(1, PAIRS_AT_ONCE // max(1, self._negative.numel()))
         halves = torch.zeros_like(self._totals)
         for some, negative in zip(logits.split(at_once, -1), self._negative.split(at_once, -1)):
             above = (logits[:, :, None] > some[:, None, :]).to(torch.int8)

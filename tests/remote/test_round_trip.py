@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from toy import (
@@ -24,9 +26,11 @@ from toy import (
     write_jobs,
 )  # fmt: skip
 
+from brio_core.remote import plan as planning
 from brio_core.remote import worker
 from brio_core.remote.plan import Job, read_plan
 from brio_core.system.errors import BrioError
+from brio_core.system.files import locked
 
 
 def test_the_plan_holds_what_is_needed_and_no_copies(worked):
@@ -209,6 +213,34 @@ def test_diagnostics_wait_for_their_run(places):
     assert not (there / "results" / RUN).exists()
     waiting = read_plan(there / "plan.json").unfinished(there / "results")
     assert [job.folder for job in waiting] == [RUN, DIAGNOSTICS]
+
+
+def test_a_run_that_is_trained_again_is_diagnosed_again(places):
+    there = places / "there"
+    folder = there / "results" / DIAGNOSTICS
+    before = (folder / "meta.json").stat().st_mtime_ns
+    shutil.rmtree(there / "results" / RUN)
+    assert work(there) == []
+    assert (folder / "meta.json").stat().st_mtime_ns > before
+
+
+@pytest.mark.parametrize("outcome", [None, KeyboardInterrupt()], ids=["time is up", "Ctrl-C"])
+def test_nobody_begins_a_job_before_its_worker_has_ended(machine, monkeypatch, outcome):
+    folder, free = machine([train_job("gcn-0")]), []
+
+    class Working(worker.Worker):
+        def do(self, *given):
+            if outcome:
+                raise outcome
+
+        def end(self):
+            with open(folder / "claims" / quote("runs/toy/loso/gcn-0/seed-0", safe="")) as file:
+                free.append(locked(file.fileno()))
+
+    monkeypatch.setattr(planning, "Worker", Working)
+    with suppress(KeyboardInterrupt):
+        work(folder)
+    assert free == [False, False, True], "before the job, after it, and with nothing left to end"
 
 
 def test_nothing_of_earlier_diagnostics_stays(places):
