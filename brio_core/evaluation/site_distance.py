@@ -5,7 +5,7 @@ site's mean, in deviations within sites. What counts is the nearest site. A perc
 training subjects are nearer to the nearest *other* site, which is what a new scan is compared with.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ class Training(NamedTuple):
     """The training sites: their means (S, E), the deviation within sites (E,), distances (99,).
 
     ``distances`` are percentiles of training subjects' distances to the nearest other site, and
-    ``between`` (S,) is the distance of every site's mean to the nearest other site's.
+    ``between`` (S,) is the distance of every site's mean to the nearest other site's, by
+    :meth:`of_means`.
     """
 
     means: np.ndarray
@@ -36,6 +37,16 @@ class Training(NamedTuple):
         # One product instead of a difference for every site.
         squares = (scaled**2).sum(1)[:, None] - 2 * scaled @ means.T + (means**2).sum(1)
         return np.sqrt(np.maximum(squares, 0) / max(1, usable.sum()))
+
+    def of_means(
+        self, means: np.ndarray, counts: Sequence[int], sizes: Sequence[int]
+    ) -> np.ndarray:
+        """Distances (N, S) of the means (N, E) of so many scans from sites of these sizes.
+
+        Without what chance adds to the square, the variance of either mean: few scans look far.
+        """
+        chance = 1 / np.asarray(counts)[:, None] + 1 / np.asarray(sizes)
+        return np.sqrt(np.maximum(self.from_sites(means) ** 2 - chance, 0))
 
     def percentile(self, distance: np.ndarray) -> np.ndarray:
         """Percent of training subjects that are nearer: whole numbers from 0 to 99."""
@@ -71,7 +82,7 @@ def describe(read: Callable[[np.ndarray], np.ndarray], site: np.ndarray) -> Trai
         distance = found.from_sites(edges)
         distance[np.arange(len(own)), own] = np.inf
         nearest.append(distance.min(1))
-    among = found.from_sites(means)
+    among = found.of_means(means, counts, counts)
     np.fill_diagonal(among, np.inf)
     return Training(
         means.astype(np.float32),

@@ -94,8 +94,8 @@ def _expected(found: dict) -> list[Block]:
     new = "It could not be told how far a new site may differ."
     if low is not None:
         new = (
-            f"The AUC of a new site lies between {100 * low:.0f} and {100 * high:.0f} % with 95 % "
-            "probability, if it is like the others; that of few subjects scatters more."
+            f"The true AUC at a new site lies between {100 * low:.0f} and {100 * high:.0f} % with "
+            "95 % probability, if it is like the others; that of few subjects scatters more."
         )
     slope = found["calibration"]["slope"]
     told = "" if slope is None else (

@@ -141,7 +141,8 @@ def _sites(found: Predicted, done: pd.DataFrame) -> Drawing:
     nearest = done["nearest_site"].value_counts().index[0]
     words = (
         "Distance of the mean connectivity of every site from the nearest other site, in deviations"
-        f" of single scans. Here {below} of {len(between)} training sites lie nearer to another "
+        " of single scans, without what chance adds where scans are few. Here "
+        f"{below} of {len(between)} training sites lie nearer to another "
         f"one. {far} of {len(done)} scans are farther from all training sites than 95 % of training"
         f" subjects are from other sites. Most scans are nearest to {nearest}."
     )

@@ -15,7 +15,8 @@ NOTE = (
     "Difference to {} at the same sites, each averaged over seeds, with Student's 95 % interval: "
     "sites, subjects and seeds vary in it. Folds share training sites, so their AUCs are not "
     "independent. p: exact two-sided Wilcoxon signed-rank test over sites; Holm: corrected for all "
-    f"comparisons of a cohort in this table. Bold: corrected p below {SIGNIFICANT}. Verdict: "
+    "comparisons of a score, cohort and protocol in this table. Bold: corrected p below "
+    f"{SIGNIFICANT}. Verdict: "
     "equivalent if the interval lies within ± {:.1f} points, else better or worse if the corrected "
     "p says so, else undecided."
 )

@@ -97,7 +97,8 @@ def predict(
     scored = np.isfinite(people.label[usable])
     if len(set(people.label[usable][scored])) == 2:
         validated = auc_interval(people.label[usable][scored], logits[scored])
-    far = float(training.from_sites((mean / len(usable))[None]).min())
+    sizes = [one["subjects"] for one in about["training"]["sites"]]
+    far = float(training.of_means((mean / len(usable))[None], [len(usable)], sizes).min())
     return Predicted(bundle, table, reestimates, validated, far)
 
 

@@ -217,9 +217,21 @@ def test_holm_by_hand():
 def test_a_difference_needs_the_test_and_sameness_the_margin(low, high, p, expected, monkeypatch):
     interval = Estimate((low + high) / 2, low, high)
     monkeypatch.setattr(site_statistics, "interval_over_sites", lambda values: interval)
-    monkeypatch.setattr(site_statistics, "signed_rank", lambda values: (0.0, p))
-    (found,) = paired([np.zeros(7)], 0.02)
+    monkeypatch.setattr(
+        site_statistics, "signed_rank", lambda values: (28.0 * (values > 0).any(), p)
+    )
+    (found,) = paired([np.full(7, low + high)], 0.02)
     assert found["verdict"] == expected
+
+
+def test_one_site_far_out_does_not_turn_the_verdict_around():
+    """Nineteen sites are a little worse, and the mean is better."""
+    values = np.append(-0.01 - 1e-4 * np.arange(19), 0.6)
+    (found,) = paired([values], 0.0)
+    assert found["difference"] > 0 and found["p_holm"] < 0.001
+    assert found["verdict"] == "undecided"
+    (found,) = paired([values - 0.02], 0.0)
+    assert found["verdict"] == "worse" and found["difference"] < 0
 
 
 def test_comparisons_are_tested_together_at_the_sites_that_both_have():

@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy import stats
 
 from brio_core.evaluation.mismatch import discordance_rate
+from brio_core.evaluation.site_statistics import corrected_ends, paired
 from brio_core.reporting.results import GROUPS
 from brio_core.reporting.tables.claims import answer
 from brio_core.reporting.tables.paper import paper_claims
@@ -96,15 +98,17 @@ def test_diagnostics_are_compared_within_folds(made):
 
 
 CLEAR, NOTHING, OPEN = (3.0, 9.0), (-1.0, 1.0), (-1.0, 5.0)
-# Not told apart, but a gain of two points is excluded.
-NO_GAIN = (-4.0, 0.3)
+# Not told apart, but a gain of two points is excluded; and a small gain that is sure.
+NO_GAIN, SMALL = (-4.0, 0.3), (0.5, 1.0)
 
 
-def comparison(low: float, high: float) -> dict:
-    """A comparison that the test tells apart if its interval excludes zero."""
-    verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
-    verdict = "equivalent" if low >= -2 and high <= 2 else verdict
-    return {"verdict": verdict, "difference_low": low, "difference_high": high}
+def comparison(low: float, high: float, sites: int = 20) -> dict:
+    """A comparison over sites with this interval."""
+    values = np.linspace(-1, 1, sites) / np.std(np.linspace(-1, 1, sites), ddof=1)
+    half = stats.t.ppf(0.975, sites - 1) / np.sqrt(sites)
+    (row,) = paired([(low + high) / 2 + values * (high - low) / 2 / half], 0.0)
+    assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high))
+    return row
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,7 @@ def comparison(low: float, high: float) -> dict:
         ([CLEAR, OPEN], "above", "undecided"),
         ([CLEAR, NOTHING], "above", "no"),
         ([CLEAR, NO_GAIN], "above", "no"),
+        ([SMALL], "above", "yes"),
         ([OPEN, (-9.0, -3.0)], "above", "no"),
         ([(-9.0, -3.0)], "below", "yes"),
         ([NO_GAIN], "below", "undecided"),
@@ -121,18 +126,28 @@ def comparison(low: float, high: float) -> dict:
         ([NOTHING], "not above", "yes"),
         ([NO_GAIN], "not above", "yes"),
         ([OPEN], "not above", "undecided"),
+        ([SMALL], "not above", "no"),
         ([NOTHING, CLEAR], "not above", "no"),
         ([], "above", "not run"),
     ],
 )
 def test_a_claim_is_decided_by_all_its_comparisons(intervals, expected, holds):
-    assert answer([comparison(*one) for one in intervals], expected, 2.0) == holds
+    assert answer([comparison(*one) for one in intervals], expected, 2.0, 1) == holds
 
 
-def test_without_a_margin_only_the_test_refutes():
-    assert answer([comparison(-4.0, 0.3)], "above", 0.0) == "undecided"
-    unknown = {"verdict": "undecided", "difference_low": np.nan, "difference_high": np.nan}
-    assert answer([unknown], "above", 2.0) == "undecided"
+def test_an_interval_that_decides_is_as_wide_as_its_claims_need():
+    row = comparison(-2.5, 1.9)
+    assert corrected_ends(row, 1) == pytest.approx((-2.5, 1.9))
+    wider = stats.t.ppf(1 - 0.025 / 4, 19) / stats.t.ppf(0.975, 19)
+    assert corrected_ends(row, 4) == pytest.approx((-0.3 - 2.2 * wider, -0.3 + 2.2 * wider))
+    assert answer([row], "above", 2.0, 1) == "no" and answer([row], "above", 2.0, 4) == "undecided"
+
+
+def test_without_a_margin_or_an_interval_little_is_refuted():
+    assert answer([comparison(-4.0, 0.3)], "above", 0.0, 1) == "undecided"
+    equal, once = paired([np.zeros(20), np.array([-3.0])], 0.0)
+    assert answer([equal], "above", 0.0, 2) == "no"
+    assert answer([once], "above", 2.0, 2) == "undecided", "measured once"
 
 
 def test_every_claim_is_printed_and_names_what_exists(made):

@@ -13,7 +13,7 @@ from brio_core.cohorts.splits import all_sites
 from brio_core.cohorts.stores import read_fc, read_series
 from brio_core.connectivity.fisher_z import fisher_z_connectivity
 from brio_core.evaluation.scores import auc
-from brio_core.evaluation.site_distance import describe, edges_of
+from brio_core.evaluation.site_distance import Training, describe, edges_of
 from brio_core.methods import registry
 from brio_core.reporting.card import card, write_card
 from brio_core.reporting.model import expectation
@@ -93,6 +93,17 @@ def test_distances_are_the_plain_reading(bundles):
     np.testing.assert_allclose(stored["means"], np.stack(list(means.values())), atol=1e-6)
 
 
+def test_few_scans_do_not_look_far():
+    """Sites that differ by nothing, and one that is half a deviation away in every edge."""
+    draw = np.random.default_rng(0).normal
+    training = Training(draw(size=(2, 4000)) / 10, np.ones(4000), np.zeros(0), np.zeros(0))
+    for count in (3, 30):
+        mean = draw(size=(1, 4000)) / np.sqrt(count)
+        for shift in (0.0, 0.5):
+            found = training.of_means(mean + shift, [count], [100, 100])
+            np.testing.assert_allclose(found**2, shift**2, atol=0.05)
+
+
 def test_nothing_of_a_single_subject_is_inside_and_equal_bundles_are_equal_files(bundles, tmp_path):
     folder, _, _, table = bundles
     bundle = read_bundle(folder / "all.brio")
@@ -109,7 +120,7 @@ def test_the_card_tells_it_in_words(bundles, tmp_path):
     write_card(folder / "all.brio", tmp_path)
     text, page = ((tmp_path / f"card.{end}").read_text() for end in ("md", "html"))
     for words in ("Not for clinical use", "class 1 (patient)", "What to expect at a new site",
-                  "The AUC of a new site lies between", "Calibration slope",
+                  "The true AUC at a new site lies between", "Calibration slope",
                   " was chosen by an inner leave-one-site-out", "1e+06, 100000, "):  # fmt: skip
         assert words in text and words in page
     assert page == (folder / "all" / "card.html").read_text()

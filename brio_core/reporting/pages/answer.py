@@ -53,7 +53,7 @@ def _lines(unseen: pd.DataFrame, seen: pd.DataFrame, sites: pd.DataFrame) -> dic
         lines["How sure is that?"] = _tested(first, rival, sites, ranked["variant"].tolist())
     low, high = percent(first["auc_new_low"]), percent(first["auc_new_high"])
     lines["What may a new site expect?"] = (
-        f"At a new site, {first['label']} may be expected between {low} and {high}."
+        f"At a new site, the true AUC of {first['label']} may be expected between {low} and {high}."
     )
     again = seen[seen["variant"] == hero["variant"]]
     if len(again):

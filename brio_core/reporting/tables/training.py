@@ -83,7 +83,7 @@ def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame]
         globally = by_site[(*place[:2], best)].mean()
         for name, words, value in (
             ("chosen", f"of these {len(labels)} chosen by all folds", globally),
-            ("nested", f"of these {len(labels)} chosen without the site", auc.mean()),
+            ("nested", f"of these {len(labels)} chosen by other folds", auc.mean()),
         ):
             identity = {"variant": f"{place[2]}-{name}", "label": f"{title}, {words}"}
             rows.append({**own, **identity, "auc_mean": value})
@@ -91,8 +91,8 @@ def _chosen(folds: pd.DataFrame, by_site: pd.Series) -> tuple[list[pd.DataFrame]
         several = ", ".join(f"{label} ({count})" for label, count in counts.items())
         notes.append(
             f"{title}: all folds together choose {labels[best]}, which has seen the labels of "
-            "every site. Chosen without the site: by the folds in which it neither validates nor "
-            f"is tested; so many sites take each: {several}."
+            "every site. Chosen by other folds: by those in which a site neither validates nor is "
+            f"tested, though it trains there; so many sites take each: {several}."
         )
     return [pd.DataFrame(rows)] if rows else [], notes
 

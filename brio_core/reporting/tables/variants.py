@@ -34,8 +34,9 @@ FOLDS_CHOSEN = "Folds that chose each"
 NESTED = "Test AUC, nested"
 PREFERENCE_NOTE = (
     "The cross-selected AUC says which to prefer; where there is none, chosen does. Nested: "
-    "every site takes what is preferred by folds in which it neither validates nor is tested; the "
-    "preference of all folds has seen its labels. –: there is nothing to compare."
+    "every site takes what is preferred by folds in which it neither validates nor is tested, "
+    "though it trains there; the preference of all folds has seen its labels. –: there is nothing "
+    "to compare."
 )
 SEARCH_NOTE = (
     "Values: those that were tried, and how many folds chose each by their validation sites. So no "
@@ -200,7 +201,7 @@ def _table(
         "sites chose; the more there is to choose from, the higher it is. Cross-selected: of one "
         "validation site at the epoch that the other chooses. Test: the mean over unseen sites; it "
         f"decides nothing here. Difference of validation: {names[1]} minus {names[0]} in the same "
-        "folds, ± its standard error over folds as if no two had a validation site in common.",
+        "folds, ± its standard error over folds, which counts that folds share validation sites.",
         SEARCH_NOTE if is_search else PREFERENCE_NOTE,
         *notes,
         spans=tuple(spans),
