@@ -53,7 +53,10 @@ def test_headline_names_whoever_wins():
         "The highest is Linear (correlation); a paired test over sites finds a difference to BRIO "
         "(corrected p = 0.031)." in text
     )
-    assert "At a new site, Linear (correlation) may be expected between 70.0 and" in text
+    assert (
+        "At a new site, the true AUC of Linear (correlation) may be expected between 70.0 and"
+        in text
+    )
     assert "The interval of GCN does not exclude chance (50)." in text
     rows = summary(gcn=0.6, brio=0.75, linear_correlation=0.72)
     text = told(rows, at_sites(rows, wobble=0.2))
