@@ -46,7 +46,7 @@ class TransformerConvolution(nn.Module):
 
     Shi et al., Masked Label Prediction, 2021, with one head. A receiver that hears nobody keeps
     its skip part. Only queries have a bias: a softmax cancels that of keys, and a BatchNorm behind
-    the layer those of values and skips, which would learn rounding noise.
+    the layer those of skips and, where everybody hears somebody, of values.
     """
 
     def __init__(self, before: int, after: int) -> None:
