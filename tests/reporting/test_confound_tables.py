@@ -9,7 +9,6 @@ import pytest
 from brio_core.reporting import plotting
 from brio_core.reporting.catalogue import Given, catalogue
 from brio_core.reporting.pages.overview import render
-from brio_core.system.errors import BrioError
 from tests.reporting.standins import (
     DATASET,
     SITES,
@@ -127,14 +126,6 @@ def test_an_unfinished_curve_shows_what_is_there(tmp_path):
     lines = printed_lines(path)
     assert [line[0] for line in lines] == ["2", "4"] * 2
     assert lines[1][2] == "not run" and lines[1][4] == "" and lines[0][4] != ""
-
-
-def test_runs_of_an_earlier_version_are_named(tmp_path):
-    write_curve(tmp_path, draws=1)
-    old = write_run(tmp_path, "gcn")
-    sites, runs = sorted(tmp_path.glob("*-sites.csv")), sorted(tmp_path.glob("runs/*/*/*/seed-0"))
-    with pytest.raises(BrioError, match=f"{old}/meta.json is of an earlier version"):
-        make_table("learning_curve", tmp_path / "curve", sites=sites, runs=runs)
 
 
 def test_the_page_shows_both_curves_and_counts_draws(tmp_path):

@@ -19,7 +19,6 @@ from brio_core.reporting.tables.reestimation import (
     top_rois,
 )
 
-MISSING = "No stored diagnostics tell about single subjects"
 TITLES = {"accuracy": "Accuracy (%)", "auc": "AUC (%)"}
 STYLES = {STABILITY: "-", PROBABILITY: plotting.DASHES}
 
@@ -37,12 +36,6 @@ def abstention_figure(given: Given) -> plotting.Drawing:
     """
     rows = abstention_rows(read_diagnostics(given.files["diagnostics"]))
     places = list(dict.fromkeys(zip(rows["cohort"], rows["protocol"])))
-    if not places:
-        # Diagnostics of an earlier version, which must not cost the other figures.
-        figure, axes = plotting.new_figure(plotting.COLUMN, 1.0)
-        axes[0, 0].set_axis_off()
-        axes[0, 0].text(0.5, 0.5, MISSING, ha="center")
-        return plotting.Drawing(figure, f"{MISSING}.")
     figure, axes = plotting.new_figure(
         plotting.PAGE, 0.7 + 2.3 * len(places), len(places), len(SCORES)
     )

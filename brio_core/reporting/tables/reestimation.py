@@ -126,8 +126,6 @@ def _cells(own: pd.DataFrame) -> list[Cell]:
 def _note(title: str, rows: pd.DataFrame, one: Diagnostics) -> str:
     """Whether stability adds anything, in words."""
     own = part_of(rows, one.cohort, one.protocol)
-    if own.empty:
-        return f"{title}: no stored diagnostics tell about single subjects; diagnose again."
     verdicts = own.drop_duplicates("variant")["verdict"].value_counts()
     words = [f"{word} {verdicts.get(word, 0)}" for word in
              ("better", "worse", "equivalent", "undecided")]  # fmt: skip

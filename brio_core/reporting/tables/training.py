@@ -33,7 +33,6 @@ from brio_core.reporting.table import (
     points,
     with_interval,
 )
-from brio_core.system.errors import BrioError
 
 # The group of rows that validation has chosen.
 TOGETHER = "Together"
@@ -189,11 +188,6 @@ def curve_rows(sites: Sequence[str], runs: Sequence[str]) -> pd.DataFrame:
     for folder in runs:
         meta = results.read_meta(folder)
         for fold in meta["folds"]:
-            if any(key not in fold for key in SIZES):
-                raise BrioError(
-                    f"{folder}/meta.json is of an earlier version and does not say how many "
-                    f"subjects trained; delete {folder} and run again"
-                )
             words = {key: meta[key] for key in results.IDENTITY} | {"fold": fold["name"]}
             sizes.append(words | {key: fold[key] for key in SIZES})
     folds = pd.DataFrame(sizes).drop_duplicates(["cohort", "protocol", "variant", "fold"])
