@@ -1,10 +1,10 @@
-"""Errors of means over folds that share sites, and choices that have not seen their site."""
+"""Errors of means over folds that share sites, choices by other folds, and verdicts."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from brio_core.evaluation.site_statistics import mean_and_error, nested_choice, preferred
+from brio_core.evaluation.site_statistics import mean_and_error, nested_choice, paired, preferred
 
 SITES = 12
 
@@ -114,3 +114,13 @@ def test_the_first_of_equally_good_variants_is_chosen():
     scores, _ = ring_scores(2)
     scores["b"] = scores["a"] + 1e-15
     assert preferred(scores[["a", "b"]]) == "a"
+
+
+def test_one_site_far_out_does_not_turn_the_verdict_around():
+    """Nineteen sites are a little worse, and the mean is better."""
+    values = np.append(-0.01 - 1e-4 * np.arange(19), 0.6)
+    (found,) = paired([values], 0.0)
+    assert found["difference"] > 0 and found["p_holm"] < 0.001
+    assert found["verdict"] == "undecided"
+    (found,) = paired([values - 0.02], 0.0)
+    assert found["verdict"] == "worse" and found["difference"] < 0
