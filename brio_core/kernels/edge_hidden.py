@@ -1,9 +1,12 @@
 """``W drop(relu(s_i + r_j))`` of listed edges: the first layer lives in registers only.
 
-Forward, a program makes some edges of one graph. Backward, a program takes some units of one graph
-and goes through the edges of some nodes at a time. It sums what every node gets by a product with
-ones and zeros, so nothing is added by atomics. Dropout is drawn again there: reading bits that the
-way forward had kept took 1.2 times as long on an H200, each with its best tile.
+Forward, a program makes some edges of one graph, and notes with one bit which units of the first
+layer are heard. Backward, one kernel sums what every node gets, by a product with ones and zeros,
+and another what the weights get. Both read the bits instead of drawing dropout again. Nothing is
+added by atomics.
+
+Where products may be less exact than float32, their factors are float16: it rounds as TF32 does,
+and takes half the bytes. Gradients are small, so those of a graph are divided by their largest.
 """
 
 import torch
@@ -11,14 +14,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Fused, power_of_2
+from brio_core.kernels.functions import Fused, power_of_2, row_tile
 from brio_core.kernels.uniform import keeps
 
-# Edges and units of a tile (of units at most as many as there are), and warps per program.
-FORWARD = (64, 16, 4)
-BACKWARD = (32, 64, 4)
-# Nodes at a time on the way back, and programs per graph and tile of units.
-NODES, PARTS = 16, 2
+# Bits of a word.
+WORD = tl.constexpr(32)
+# Edges, units and (on the way back) nodes of a tile, warps per program, and loads under way.
+FORWARD = {"EDGES": 64, "UNITS": 32, "num_warps": 4, "num_stages": 1}
+TO_NODES = {"EDGES": 64, "UNITS": 64, "NODES": 16, "num_warps": 4, "num_stages": 1}
+TO_WEIGHT = {"EDGES": 64, "UNITS": 64, "num_warps": 4, "num_stages": 1}
+# With float32 factors less fits into registers.
+EXACT = {"EDGES": 32, "UNITS": 32, "NODES": 16, "num_warps": 4, "num_stages": 1}
+# Numbers in a tile of gradients that become factors.
+TILE = 2048
 
 
 @triton.jit
@@ -32,24 +40,8 @@ def _part_of(parts):
 
 
 @triton.jit
-def _first(left, right, place, key, unit, inside, D, rate, DROP: tl.constexpr):
-    """The first layer of some edges, (edges, units), before dropped units make the others larger.
-
-    ``left`` and ``right`` point at the rows of the two nodes; ``place`` counts from the fold's
-    first.
-    """
-    value = tl.load(left + unit[None, :], mask=inside, other=0.0)
-    value += tl.load(right + unit[None, :], mask=inside, other=0.0)
-    value = tl.maximum(value, 0.0)
-    if DROP:
-        drawn = place.to(tl.uint32)[:, None] * D + unit.to(tl.uint32)[None, :]
-        value = tl.where(keeps(drawn, key, rate), value, 0.0)
-    return value
-
-
-@triton.jit
 def _forward(
-    sender, receiver, weight, keys, pairs, out, batch, p, places, D, d, rate,
+    sender, receiver, weight, keys, pairs, out, heard, batch, p, places, D, d, rate,
     DROP: tl.constexpr, PRECISION: tl.constexpr,
     EDGES: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
@@ -61,132 +53,213 @@ def _forward(
     left = sender + (graph * p + flat // p)[:, None] * D
     right = receiver + (graph * p + flat % p)[:, None] * D
     weight += fold * d * D
-    position = graph % batch * places + place
+    # Dropout counts places from the fold's first.
+    drawn = (graph % batch * places + place).to(tl.uint32)[:, None] * D
+    lane = tl.arange(0, UNITS)
+    bit = 1 << (lane % WORD)
+    words = tl.cdiv(D, WORD)
     total = tl.zeros((EDGES, WIDTH), tl.float32)
     # Empty places are the last of both directions.
     if tl.max(flat, 0) > 0:
         for start in range(0, D, UNITS):
-            unit = start + tl.arange(0, UNITS)
+            unit = start + lane
             inside = (flat > 0)[:, None] & (unit < D)[None, :]
-            first = _first(left, right, position, key, unit, inside, D, rate, DROP)
+            value = tl.load(left + unit[None, :], mask=inside, other=0.0)
+            value += tl.load(right + unit[None, :], mask=inside, other=0.0)
+            value = tl.maximum(value, 0.0)
+            if DROP:
+                value = tl.where(keeps(drawn + unit.to(tl.uint32)[None, :], key, rate), value, 0.0)
+            bits = tl.where(value > 0, bit[None, :], 0)
+            bits = tl.sum(tl.reshape(bits, (EDGES, UNITS // WORD, WORD)), 2)
+            word = start // WORD + tl.arange(0, UNITS // WORD)
+            target = heard + (graph * places + place)[:, None] * words + word[None, :]
+            tl.store(target, bits, mask=(place < places)[:, None] & (word < words)[None, :])
             matrix = tl.load(
                 weight + column[None, :] * D + unit[:, None],
                 mask=(column < d)[None, :] & (unit < D)[:, None], other=0.0,
             )  # fmt: skip
-            total += tl.dot(first, matrix, input_precision=PRECISION)
+            total += tl.dot(value.to(matrix.dtype), matrix, input_precision=PRECISION)
     inside = (place < places)[:, None] & (column < d)[None, :]
     target = out + (graph * places + place)[:, None] * d + column[None, :]
     tl.store(target, total / (1.0 - rate), mask=inside)
 
 
 @triton.jit
-def _backward(
-    grad, sender, receiver, weight, keys, pairs, order, starts,
-    to_sender, to_receiver, to_weight, batch, p, places, D, d, rate,
-    DROP: tl.constexpr, PRECISION: tl.constexpr, NODES: tl.constexpr, PARTS: tl.constexpr,
-    EDGES: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
+def _divide(
+    grad, scales, pairs, out, places, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
-    part, graph = _part_of(PARTS * tl.cdiv(D, UNITS))
-    tile, part = part // PARTS, part % PARTS
-    fold = graph // batch
-    key = tl.load(keys + fold).to(tl.uint32)
+    """Gradients of some edges as factors; empty places stay undefined."""
+    graph = tl.program_id(0).to(tl.int64)
+    place, column = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    listed = tl.load(pairs + graph * places + place, mask=place < places, other=0) > 0
+    inside = listed[:, None] & (column < d)[None, :]
+    offset = (graph * places + place)[:, None] * d + column[None, :]
+    value = tl.load(grad + offset, mask=inside, other=0.0) / tl.load(scales + graph)
+    tl.store(out + offset, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _heard(words, place, listed, tile, D, UNITS: tl.constexpr):
+    """Which of a tile's units of the first layer are heard by some edges, (edges, units)."""
+    lane = tl.arange(0, UNITS)
+    found = tl.zeros((place.shape[0], UNITS), tl.int32)
+    for index in tl.static_range(UNITS // WORD):
+        number = tile * (UNITS // WORD) + index
+        there = listed & (number < tl.cdiv(D, WORD))
+        word = tl.load(words + place * tl.cdiv(D, WORD) + number, mask=there, other=0)
+        found = tl.where((lane // WORD == index)[None, :], word[:, None], found)
+    return (found >> (lane % WORD)[None, :]) & 1 > 0
+
+
+@triton.jit
+def _to_nodes(
+    grad, scales, weight, heard, pairs, order, starts, to_sender, to_receiver,
+    batch, p, places, D, d, rate, PRECISION: tl.constexpr,
+    EDGES: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr, NODES: tl.constexpr,
+):  # fmt: skip
+    """Sums over the edges that some nodes send, or over those that they receive."""
+    groups = tl.cdiv(p, NODES)
+    part, graph = _part_of(2 * groups * tl.cdiv(D, UNITS))
+    back, group, tile = part % 2 > 0, part // 2 % groups, part // 2 // groups
     unit, column = tile * UNITS + tl.arange(0, UNITS), tl.arange(0, WIDTH)
-    some, wide = unit < D, (column < d)[None, :]
+    node = group * NODES + tl.arange(0, NODES)
     matrix = tl.load(
-        weight + fold * d * D + column[:, None] * D + unit[None, :],
-        mask=(column < d)[:, None] & some[None, :], other=0.0,
+        weight + graph // batch * d * D + column[:, None] * D + unit[None, :],
+        mask=(column < d)[:, None] & (unit < D)[None, :], other=0.0,
     )  # fmt: skip
-    sender += graph * p * D
-    receiver += graph * p * D
     grad += graph * places * d
+    heard += graph * places * tl.cdiv(D, WORD)
     pairs += graph * places
     order += graph * places
     starts += graph * (p + 1)
-    first_place = graph % batch * places
-    weight_sum = tl.zeros((WIDTH, UNITS), tl.float32)
-    for group in range(part, tl.cdiv(p, NODES), PARTS):
-        node = group * NODES + tl.arange(0, NODES)
-        sent = tl.zeros((NODES, UNITS), tl.float32)
-        received = tl.zeros((NODES, UNITS), tl.float32)
-        last = tl.load(starts + tl.minimum((group + 1) * NODES, p))
-        for start in range(tl.load(starts + group * NODES), last, EDGES):
-            step = start + tl.arange(0, EDGES)
-            listed = step < last
-            inside = listed[:, None] & some[None, :]
-            place = tl.load(order + step, mask=listed, other=0)
-            flat = tl.load(pairs + place, mask=listed, other=0).to(tl.int32)
-            near, far = (flat // p)[:, None] * D, (flat % p)[:, None] * D
-            belongs = ((flat // p)[None, :] == node[:, None]) & listed[None, :]
-            belongs = belongs.to(tl.float32)
-            # The edge there.
-            above = tl.load(
-                grad + place[:, None] * d + column[None, :], mask=listed[:, None] & wide, other=0.0
-            )
-            value = _first(
-                sender + near, receiver + far,
-                first_place + place, key, unit, inside, D, rate, DROP,
-            )  # fmt: skip
-            slope = tl.where(value > 0, tl.dot(above, matrix, input_precision=PRECISION), 0.0)
-            sent += tl.dot(belongs, slope, input_precision=PRECISION)
-            weight_sum += tl.dot(tl.trans(above), value, input_precision=PRECISION)
-            # The edge back.
-            place = tl.where(place < places // 2, place + places // 2, place - places // 2)
-            above = tl.load(
-                grad + place[:, None] * d + column[None, :], mask=listed[:, None] & wide, other=0.0
-            )
-            value = _first(
-                sender + far, receiver + near,
-                first_place + place, key, unit, inside, D, rate, DROP,
-            )  # fmt: skip
-            slope = tl.where(value > 0, tl.dot(above, matrix, input_precision=PRECISION), 0.0)
-            received += tl.dot(belongs, slope, input_precision=PRECISION)
-        target = (graph * p + node)[:, None] * D + unit[None, :]
-        inside = (node < p)[:, None] & some[None, :]
-        tl.store(to_sender + target, sent / (1.0 - rate), mask=inside)
-        tl.store(to_receiver + target, received / (1.0 - rate), mask=inside)
-    row = (graph * PARTS + part) * d + column
-    target = to_weight + row[:, None] * D + unit[None, :]
-    inside = (column < d)[:, None] & some[None, :]
-    tl.store(target, weight_sum / (1.0 - rate), mask=inside)
+    total = tl.zeros((NODES, UNITS), tl.float32)
+    last = tl.load(starts + tl.minimum((group + 1) * NODES, p))
+    for start in range(tl.load(starts + group * NODES), last, EDGES):
+        step = start + tl.arange(0, EDGES)
+        listed = step < last
+        place = tl.load(order + step, mask=listed, other=0)
+        owner = tl.load(pairs + place, mask=listed, other=0).to(tl.int32) // p
+        # The edges that a node receives are the way back of those that it sends.
+        turned = tl.where(place < places // 2, place + places // 2, place - places // 2)
+        place = tl.where(back, turned, place)
+        above = tl.load(
+            grad + place[:, None] * d + column[None, :],
+            mask=listed[:, None] & (column < d)[None, :], other=0.0,
+        )  # fmt: skip
+        slope = tl.dot(above, matrix, input_precision=PRECISION)
+        slope = tl.where(_heard(heard, place, listed, tile, D, UNITS), slope, 0.0)
+        belongs = (owner[None, :] == node[:, None]) & listed[None, :]
+        slope, belongs = slope.to(matrix.dtype), belongs.to(matrix.dtype)
+        total += tl.dot(belongs, slope, input_precision=PRECISION)
+    total *= tl.load(scales + graph) / (1.0 - rate)
+    target = (graph * p + node)[:, None] * D + unit[None, :]
+    inside = (node < p)[:, None] & (unit < D)[None, :]
+    if back:
+        tl.store(to_receiver + target, total, mask=inside)
+    else:
+        tl.store(to_sender + target, total, mask=inside)
 
 
-def _launch(kernel, grid, tile, inputs, pairs, starts: Tensor, weight: Tensor, rate, **more):
-    edges, units, warps = tile
+@triton.jit
+def _to_weight(
+    grad, scales, sender, receiver, heard, pairs, to_weight, batch, p, places, D, d, rate,
+    PRECISION: tl.constexpr, EDGES: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """What one graph adds to the gradient of some columns of the weights."""
+    tile, graph = _part_of(tl.cdiv(D, UNITS))
+    unit, column = tile * UNITS + tl.arange(0, UNITS), tl.arange(0, WIDTH)
+    sender += graph * p * D
+    receiver += graph * p * D
+    grad += graph * places * d
+    heard += graph * places * tl.cdiv(D, WORD)
+    pairs += graph * places
+    total = tl.zeros((WIDTH, UNITS), tl.float32)
+    for start in range(0, places, EDGES):
+        place = start + tl.arange(0, EDGES)
+        flat = tl.load(pairs + place, mask=place < places, other=0).to(tl.int32)
+        if tl.max(flat, 0) > 0:
+            listed = flat > 0
+            above = tl.load(
+                grad + place[:, None] * d + column[None, :],
+                mask=listed[:, None] & (column < d)[None, :], other=0.0,
+            )  # fmt: skip
+            inside = listed[:, None] & (unit < D)[None, :]
+            left = sender + (flat // p)[:, None] * D + unit[None, :]
+            right = receiver + (flat % p)[:, None] * D + unit[None, :]
+            value = tl.load(left, mask=inside, other=0.0).to(tl.float32)
+            value += tl.load(right, mask=inside, other=0.0).to(tl.float32)
+            value = tl.where(_heard(heard, place, listed, tile, D, UNITS), value, 0.0)
+            total += tl.dot(tl.trans(above), value.to(above.dtype), input_precision=PRECISION)
+    total *= tl.load(scales + graph) / (1.0 - rate)
+    target = to_weight + (graph * d + column)[:, None] * D + unit[None, :]
+    tl.store(target, total, mask=(column < d)[:, None] & (unit < D)[None, :])
+
+
+def _exact() -> bool:
+    return torch.get_float32_matmul_precision() == "highest"
+
+
+def _factor() -> torch.dtype:
+    return torch.float32 if _exact() else torch.float16
+
+
+def _tile(chosen: dict[str, int], width: int) -> dict[str, int]:
+    """The tile of a kernel, no wider than the first layer."""
+    tile = chosen | {name: EXACT[name] for name in chosen if _exact()}
+    return tile | {"UNITS": max(WORD.value, min(tile["UNITS"], power_of_2(width)))}
+
+
+def _launch(kernel, parts: int, tile, inputs, pairs, starts: Tensor, weight: Tensor, rate, **more):
+    """Run a kernel with ``parts`` programs per graph."""
     d, width = weight.shape[-2:]
-    exact = torch.get_float32_matmul_precision() == "highest"
     sizes = (pairs.shape[-2], starts.shape[-1] - 1, pairs.shape[-1], width, d)
-    kernel[grid](
-        *inputs, *sizes, rate, DROP=rate > 0, PRECISION="ieee" if exact else "tf32",
-        EDGES=edges, UNITS=units, WIDTH=max(16, power_of_2(d)), num_warps=warps, **more,
+    kernel[(pairs.numel() // pairs.shape[-1] * parts,)](
+        *inputs, *sizes, rate, PRECISION="ieee" if _exact() else "tf32",
+        WIDTH=max(16, power_of_2(d)), **tile, **more,
     )  # fmt: skip
 
 
 class EdgeHidden(Fused):
-    """Sides (*F, B, P, D), W (*F, d, D), keys (*F), lists (*F, B, .) to (*F, B, 2E, d)."""
+    """Sides (*F, B, P, D), W (*F, d, D), keys (*F), lists (*F, B, .) to (*F, B, 2E, d).
+
+    Also one bit for each unit of the first layer, in words.
+    """
 
     @staticmethod
     def run(sender, receiver, weight, key, pairs, order, starts, rate):
+        width = weight.shape[-1]
         out = sender.new_empty(*pairs.shape, weight.shape[-2])
-        graphs = pairs.numel() // pairs.shape[-1]
-        grid = (graphs * triton.cdiv(pairs.shape[-1], FORWARD[0]),)
-        inputs = (sender, receiver, weight, key, pairs, out)
-        _launch(_forward, grid, FORWARD, inputs, pairs, starts, weight, rate)
-        return out
+        heard = out.new_empty(*pairs.shape, triton.cdiv(width, WORD.value), dtype=torch.int32)
+        tile = _tile(FORWARD, width)
+        parts = triton.cdiv(pairs.shape[-1], tile["EDGES"])
+        # Sides stay as they are: which units are heard must not depend on how products round.
+        inputs = (sender, receiver, weight.to(_factor()), key, pairs, out, heard)
+        _launch(_forward, parts, tile, inputs, pairs, starts, weight, rate, DROP=rate > 0)
+        return out, heard
 
     @staticmethod
-    def slopes(grad, sender, receiver, weight, key, pairs, order, starts, rate):
-        to_sender, to_receiver = torch.empty_like(sender), torch.empty_like(receiver)
-        graphs = pairs.numel() // pairs.shape[-1]
-        parts = sender.new_empty(graphs, PARTS, *weight.shape[-2:])
-        edges, units, warps = BACKWARD
-        # A matrix product takes at least 16.
-        units = min(units, max(16, power_of_2(weight.shape[-1])))
-        grid = (graphs * triton.cdiv(weight.shape[-1], units) * PARTS,)
-        inputs = (grad, sender, receiver, weight, key, pairs, order, starts)
-        inputs = (*inputs, to_sender, to_receiver, parts)
-        tile = (edges, units, warps)
-        more = {"NODES": NODES, "PARTS": PARTS}
-        _launch(_backward, grid, tile, inputs, pairs, starts, weight, rate, **more)
-        # Summing the parts in a fixed order keeps the result the same in every run.
-        to_weight = parts.view(*weight.shape[:-2], -1, *weight.shape[-2:]).sum(-3)
-        return to_sender, to_receiver, to_weight
+    def keep(inputs, output):
+        return *inputs[:3], output[1], *inputs[4:]
+
+    @staticmethod
+    def slopes(grad, sender, receiver, weight, heard, pairs, order, starts, rate):
+        d, width = weight.shape[-2:]
+        graphs = pairs.shape[:-1]
+        sender, receiver, weight = (given.to(_factor()) for given in (sender, receiver, weight))
+        largest = torch.linalg.vector_norm(grad.flatten(-2), torch.inf, -1)
+        scale = largest.where(largest > 0, 1)
+        divided, tile = weight.new_empty(grad.shape), row_tile(d, TILE)
+        grid = (scale.numel(), triton.cdiv(pairs.shape[-1], tile["ROWS"]))
+        _divide[grid](grad, scale, pairs, divided, pairs.shape[-1], d, **tile)
+        to_sender, to_receiver = scale.new_empty(2, *sender.shape).unbind(0)
+        tile = _tile(TO_NODES, width)
+        parts = 2 * triton.cdiv(sender.shape[-2], tile["NODES"]) * triton.cdiv(width, tile["UNITS"])
+        inputs = (divided, scale, weight, heard, pairs, order, starts, to_sender, to_receiver)
+        _launch(_to_nodes, parts, tile, inputs, pairs, starts, weight, rate)
+        to_weight = scale.new_empty(*graphs, d, width)
+        tile = _tile(TO_WEIGHT, width)
+        inputs = (divided, scale, sender, receiver, heard, pairs, to_weight)
+        parts = triton.cdiv(width, tile["UNITS"])
+        _launch(_to_weight, parts, tile, inputs, pairs, starts, weight, rate)
+        # Graphs are summed in a fixed order, so the result is the same in every run.
+        return to_sender, to_receiver, to_weight.sum(-3)

@@ -157,12 +157,11 @@ def _normed_back(
     tl.store(out + offset, tl.where(here, above * factor, 0.0), mask=stored)
 
 
-class _Sizes:
+class Sizes:
     """Groups of rows, how many rows of each count, and the tiles of a layer."""
 
-    def __init__(self, values: Tensor, weight: Tensor, present: Tensor | None) -> None:
-        self.d = weight.shape[-1]
-        self.groups = weight.numel() // self.d
+    def __init__(self, values: Tensor, groups: int, present: Tensor | None) -> None:
+        self.d, self.groups = values.shape[-1], groups
         self.rows = values.numel() // (self.groups * self.d)
         width = min(WIDTH, power_of_2(self.d))
         rows = TILE // width
@@ -176,6 +175,18 @@ class _Sizes:
             self.present = present.view(torch.uint8)
             self.count = present.view(self.groups, self.rows).sum(1, keepdim=True).clamp_min(1)
 
+    def moments(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and biased variances of the groups, both (G, d)."""
+        # Distances from any one row lose nothing to cancellation.
+        shift = values.view(self.groups, self.rows, self.d)[:, 0].contiguous()
+        sums, squares = values.new_empty(2, self.groups, self.parts, self.d)
+        _moments[(self.groups, self.parts, self.tiles)](
+            values, self.present, shift, sums, squares, self.rows, self.d,
+            ROUNDS=ROUNDS, **self.options,
+        )  # fmt: skip
+        away = sums.sum(1) / self.count
+        return shift + away, (squares.sum(1) / self.count - away.square()).clamp_min(0)
+
 
 class NormRelu(Fused):
     """Values (*G, ..., D), weight and bias (*G, D), keys (*F) where F leads G.
@@ -186,18 +197,10 @@ class NormRelu(Fused):
 
     @staticmethod
     def run(values, weight, bias, keys, present, probability, epsilon, relu):
-        sizes = _Sizes(values, weight, present)
+        sizes = Sizes(values, weight.numel() // weight.shape[-1], present)
         groups, rows, d = sizes.groups, sizes.rows, sizes.d
         flat = values.view(groups, rows, d)
-        # Distances from any one row lose nothing to cancellation.
-        shift = flat[:, 0].contiguous()
-        sums, squares = flat.new_empty(2, groups, sizes.parts, d)
-        _moments[(groups, sizes.parts, sizes.tiles)](
-            flat, sizes.present, shift, sums, squares, rows, d, ROUNDS=ROUNDS, **sizes.options
-        )
-        away = sums.sum(1) / sizes.count
-        mean = (shift + away).view_as(weight)
-        variance = (squares.sum(1) / sizes.count - away.square()).clamp_min(0).view_as(weight)
+        mean, variance = (found.view_as(weight) for found in sizes.moments(flat))
         scale = (weight * (variance + epsilon).rsqrt()).contiguous()
         offset = (bias - mean * scale).contiguous()
         out = torch.empty_like(values)
@@ -216,7 +219,7 @@ class NormRelu(Fused):
     def slopes(
         grad, values, weight, bias, keys, mean, variance, present, probability, epsilon, relu
     ):
-        sizes = _Sizes(values, weight, present)
+        sizes = Sizes(values, weight.numel() // weight.shape[-1], present)
         inverse = (variance + epsilon).rsqrt().contiguous()
         scale = (weight * inverse).contiguous()
         shift = (bias - mean * scale).contiguous()

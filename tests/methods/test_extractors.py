@@ -1,5 +1,7 @@
 """The networks that score edges for GSAT and BrainOOD, against one vector per edge in memory."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -190,3 +192,28 @@ def test_a_gpu_gives_what_a_cpu_gives(rate, hidden):
         found = torch.autograd.grad(scores.square().sum(), [placed, *network.parameters()])
         results.append([one.cpu() for one in (scores, *found)])
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+def test_half_as_long_factors_lose_no_more_than_tf32(monkeypatch):
+    """Also where gradients of a graph are too small for float16, or all zero."""
+    draw = torch.Generator("cuda").manual_seed(0)
+    fc = torch.randn(3, 40, 40, device="cuda", generator=draw)
+    edges = list_edges(subject_graph(fc + fc.mT, 0.3), 0.3)
+    send, receive = torch.randn(2, 3, 40, 256, device="cuda", generator=draw).unbind(0)
+    wanted = [send, receive, torch.randn(64, 256, device="cuda", generator=draw) / 16]
+    above = torch.randn(3, edges.pairs.shape[-1], 64, device="cuda", generator=draw)
+    above *= torch.tensor([1, 1e-12, 0], device="cuda")[:, None, None]
+    wanted = [one.requires_grad_() for one in wanted]
+    results = []
+    for precision, switch in (("high", nullcontext()), ("highest", kernels.without())):
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda given=precision: given)
+        with switch:
+            hidden = edge_hidden.edge_hidden(*wanted, edges, 0.5, KEY.cuda())
+            # Empty places are nobody's.
+            loss = (hidden * above * (edges.pairs > 0)[..., None]).sum()
+            results.append((hidden, *torch.autograd.grad(loss, wanted)))
+    for half, exact in zip(*results):
+        matrices = (given.reshape(-1, *given.shape[-2:]) for given in (half, exact))
+        for one, other in zip(*matrices):
+            assert (one - other).norm() <= 1e-3 * other.norm()
