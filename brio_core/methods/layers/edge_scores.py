@@ -92,6 +92,35 @@ def edge_moments(
 
 def normed_sides(sender: Tensor, receiver: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Both sides, so that each unit of their sum is normalised over the edges of every graph."""
-    first, second, variance, _ = edge_moments(sender, receiver, mask, (-2,))
-    scale = (variance + EPSILON).rsqrt()
-    return (sender - first) * scale, (receiver - second) * scale
+    return _NormedSides.apply(sender, receiver, mask)[:2]
+
+
+class _NormedSides(torch.autograd.Function):
+    """Normalised sides and ``1 / sigma``. Its derivative takes half the passes of autograd's."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(sender, receiver, mask):
+        first, second, variance, _ = edge_moments(sender, receiver, mask, (-2,))
+        scale = (variance + EPSILON).rsqrt()
+        return (sender - first) * scale, (receiver - second) * scale, scale
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[2])
+        ctx.save_for_backward(*output, inputs[2])
+
+    @staticmethod
+    def backward(ctx, *grads):
+        *sides, scale, mask = ctx.saved_tensors
+        degree = mask.sum(-1, keepdim=True)
+        count = degree.sum(-2, keepdim=True)
+        # Both sides share sigma, each has a mean of its own.
+        along = sum((grad * side).sum(-2, keepdim=True) for grad, side in zip(grads, sides)) / count
+        found = []
+        for grad, side, other in zip(grads, sides, reversed(sides)):
+            mean = grad.sum(-2, keepdim=True) / count
+            slope = torch.addcmul(grad, torch.addcmul(mask @ other, degree, side), -along)
+            found.append(torch.addcmul(slope, degree, -mean) * scale)
+        return *found, None

@@ -12,6 +12,8 @@ class NodeNorm(nn.BatchNorm1d):
     """One statistic per channel over all nodes of all graphs in the batch, (..., P, d)."""
 
     def forward(self, hidden: Tensor) -> Tensor:
+        if not self.training:
+            return evaluated(self, hidden)
         return super().forward(hidden.flatten(0, -2)).view_as(hidden)
 
 
@@ -22,7 +24,9 @@ class MaskedNorm(nn.BatchNorm1d):
     """
 
     def forward(self, hidden: Tensor, present: Tensor | None = None) -> Tensor:
-        if present is None or not self.training:
+        if not self.training:
+            return evaluated(self, hidden)
+        if present is None:
             return super().forward(hidden)
         weight = present.to(self.weight.dtype)[:, None]
         count = weight.sum()
@@ -31,6 +35,12 @@ class MaskedNorm(nn.BatchNorm1d):
         variance = (weight * centred.square()).sum(0) / count
         remember(self, mean, variance, count)
         return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+def evaluated(norm: nn.Module, hidden: Tensor) -> Tensor:
+    """The norm by its running statistics. Torch's own BatchNorm copies what folds give it."""
+    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    return torch.addcmul(norm.bias - norm.running_mean * scale, hidden, scale)
 
 
 def remember(norm: nn.Module, mean: Tensor, variance: Tensor, count: int | Tensor) -> None:
