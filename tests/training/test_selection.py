@@ -1,6 +1,7 @@
 """What validation decides: checkpoints, when a fold stops, settings."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -174,7 +175,9 @@ def test_folds_that_have_stopped_are_not_trained_on(name, tmp_path, monkeypatch)
 
     monkeypatch.setattr(GradientFit, "_step", counted)
     alone = train_all(problem, tmp_path / "alone")
-    assert trained[0] == len(problem.data.folds) and trained[-1] <= len(problem.data.folds) / 2
+    steps = len(trained) // max(one.epochs for one in alone)
+    epochs = sum(one.epochs for one in alone)
+    assert sum(trained) == steps * epochs < len(trained) * len(problem.data.folds)
     monkeypatch.setattr(GradientFit, "_going_on", lambda run: bool(run.active.any()))
     together = train_all(problem, tmp_path / "together")
     for one, other in zip(alone, together):
@@ -250,3 +253,18 @@ def test_the_first_epoch_that_settings_raise_is_recorded(tmp_path):
     ]
     records = fold_records(problem, results, 1.0, chosen)
     assert [record["first_epoch"] for record in records] == [1, 3], "after a warm-up of two"
+
+
+def test_stopped_folds_leave_a_gpu_where_that_saves_some_epochs():
+    fit = SimpleNamespace(
+        folds=range(4),
+        epoch=10,
+        risen_epoch=torch.tensor([1, 2, 6, 9]),
+        hyperparameters=SimpleNamespace(patience=8, patient_until=0, epochs=30),
+    )
+    # The last fold trains until epoch 17 at least, without two of four.
+    assert GradientFit._saved(fit, torch.tensor([2, 3])) == 7 / 2
+    fit.hyperparameters.epochs = 14
+    assert GradientFit._saved(fit, torch.tensor([2, 3])) == 4 / 2
+    fit.hyperparameters = SimpleNamespace(patience=8, patient_until=20, epochs=30)
+    assert GradientFit._saved(fit, torch.tensor([1, 2, 3])) == 18 / 4
