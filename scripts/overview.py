@@ -8,7 +8,7 @@ from brio_core.system import cli
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", nargs="+", required=True, metavar="JSON")
-    parser.add_argument("--figures", nargs="+", required=True, metavar="PNG")
+    parser.add_argument("--figures", nargs="*", required=True, metavar="PNG")
     parser.add_argument("--summaries", nargs="+", required=True, metavar="CSV")
     parser.add_argument("--sites", nargs="+", required=True, metavar="CSV")
     parser.add_argument(

@@ -92,7 +92,8 @@ def test_gradients_come_from_adapted_weights_and_statistics_from_the_inner_pass(
     batch = batch_of(make(), 3)
     inner, outer = rows_of(batch, slice(SUBJECTS)), rows_of(batch, slice(SUBJECTS, None))
     module, by_hand = make(), make()
-    optimiser = torch.optim.Adam(by_hand.parameters(), lr=1e-3, weight_decay=1e-4)
+    rate = module.hyperparameters.inner_learning_rate
+    optimiser = torch.optim.Adam(by_hand.parameters(), lr=rate, weight_decay=1e-4)
     seen = []
     for _ in range(2):
         start = [parameter.detach().clone() for parameter in by_hand.parameters()]

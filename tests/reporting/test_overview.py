@@ -245,6 +245,14 @@ def test_a_missing_figure_is_named(results, tmp_path):
     assert result.stderr.startswith("error: ") and not (tmp_path / "x.html").exists()
 
 
+def test_experiments_may_have_no_figure(results, tmp_path):
+    root, arguments = results
+    kept = [one for one in arguments if not str(one).endswith(".png")]
+    runs = root / "loso.runs.json"
+    ok("overview", *kept, "--runs", runs, "--out", tmp_path / "index.html")
+    assert "data:image" not in (tmp_path / "index.html").read_text()
+
+
 def test_the_report_needs_neither_torch_nor_imaging():
     modules = "pages.overview, summary, cohorts, tables.results, figures.results, figures.training"
     code = "; ".join(
