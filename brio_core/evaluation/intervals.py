@@ -76,8 +76,8 @@ def hanley_mcneil(value: float, n_positive: int, n_negative: int) -> tuple[float
     return _edge(contradicted, 0.0, value), _edge(contradicted, 1.0, value)
 
 
-def variance_by_size(theta, n_positive: int, n_negative: int):
-    """The variance of an AUC whose true value is ``theta``, a number or an array."""
+def variance_by_size(theta, n_positive, n_negative):
+    """The variance of an AUC whose true value is ``theta``. All are numbers or arrays."""
     size = (n_positive + n_negative) / 2 - 1
     spread = 1 + size * ((1 - theta) / (2 - theta) + theta / (1 + theta))
     return theta * (1 - theta) * spread / (n_positive * n_negative)

@@ -16,10 +16,11 @@ import pandas as pd
 
 from brio_core.evaluation.intervals import (
     auc_interval,
-    delong,
+    averaging_share,
     interval_over_sites,
     middle_share,
     prediction_interval,
+    variance_by_size,
 )
 from brio_core.evaluation.scores import Decision, Estimate, midranks, score_folds, usable
 from brio_core.system.seeds import numpy_generator
@@ -146,8 +147,8 @@ def ranks_over_sites(scores: np.ndarray, key: tuple) -> list[Estimate]:
 
 
 def _ranks(sums: np.ndarray) -> np.ndarray:
-    """Ranks within each row, the highest first; of equal ones the first."""
-    return 1 + np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
+    """Ranks within each row, the highest first; equal ones share the best."""
+    return 1 + (sums[:, None, :] > sums[:, :, None]).sum(-1)
 
 
 def sampling_spread(
@@ -177,6 +178,20 @@ def sampling_spread(
     return Estimate(float(spread.mean()), *middle_share(spread))
 
 
+def sampling_variances(
+    used: pd.DataFrame, label: np.ndarray, logits: np.ndarray, site: np.ndarray
+) -> np.ndarray:
+    """How far AUCs of sites are from true ones by sampling, for seeds that are averaged.
+
+    By their sizes, at the mean AUC. DeLong's variance is small where an AUC happens to be high;
+    such sites would weigh too much, and a new site be expected about a point too high.
+    """
+    typical = np.clip(used["auc"].mean(), 0.01, 0.99)
+    positives = used["positives"].to_numpy()
+    by_size = variance_by_size(typical, positives, used["n"].to_numpy() - positives)
+    return averaging_share(label, logits, site) * by_size
+
+
 def site_table(
     site: np.ndarray, label: np.ndarray, logits: np.ndarray, decisions: Mapping[str, Decision]
 ) -> pd.DataFrame:
@@ -193,8 +208,7 @@ def site_table(
     scores.insert(4, "auc_high", [high for _, high in ends])
     used = usable(scores)
     mean, low, high = interval_over_sites(used["auc"])
-    variances = [delong(label[site == one], logits[None, site == one])[1] for one in used.index]
-    new = prediction_interval(used["auc"], np.array(variances))
+    new = prediction_interval(used["auc"], sampling_variances(used, label, logits[None], site))
     total = used.mean().to_dict() | {"n": len(label), "positives": int(label.sum())}
     total |= {"auc": mean, "auc_low": max(0.0, low), "auc_high": min(1.0, high)}
     scores.loc[ALL_SITES] = total

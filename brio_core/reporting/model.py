@@ -12,7 +12,7 @@ from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.stores import input_checksums
 from brio_core.cohorts.tables import read_table
 from brio_core.evaluation.confounds import auc_over_sites, subgroups
-from brio_core.evaluation.intervals import delong, interval_over_sites, prediction_interval
+from brio_core.evaluation.intervals import interval_over_sites, prediction_interval
 from brio_core.evaluation.scores import (
     Estimate,
     brier,
@@ -22,6 +22,7 @@ from brio_core.evaluation.scores import (
     usable,
 )
 from brio_core.evaluation.site_distance import describe
+from brio_core.evaluation.site_statistics import sampling_variances
 from brio_core.reporting.results import Run, read_run
 from brio_core.reporting.summary import by_variant
 from brio_core.training.bundle import Bundle
@@ -139,8 +140,7 @@ def expectation(
     runs = [replace(run, test=run.test[~run.test["site"].isin(without)]) for run in runs]
     (one,) = by_variant(runs)
     scores = usable(score_folds(one.fold, one.label, one.logits, one.decisions))
-    here = [one.fold == name for name in scores["fold"]]
-    variances = [delong(one.label[rows], one.logits[:, rows])[1] for rows in here]
+    variances = sampling_variances(scores, one.label, one.logits, one.fold)
     new = prediction_interval(scores["auc"], variances)
     people = [covariates.get(subject, {}) for subject in runs[0].test["subject"]]
     known = {

@@ -149,8 +149,7 @@ def _mean(name: str, values: pd.Series) -> dict:
 
 def _new_site(one: Variant, used: pd.DataFrame) -> tuple[float, float]:
     """Where the AUC of a site that is not among these is to be expected."""
-    folds = (one.fold == name for name in used["fold"])
-    variances = [intervals.delong(one.label[rows], one.logits[:, rows])[1] for rows in folds]
+    variances = site_statistics.sampling_variances(used, one.label, one.logits, one.fold)
     return intervals.prediction_interval(used["auc"], variances)
 
 

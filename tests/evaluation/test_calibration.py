@@ -176,6 +176,8 @@ def test_ranks_over_sites_equal_a_slow_bootstrap():
         assert abs(one.low - np.quantile(ranks, 0.025)) <= 1
         assert abs(one.high - np.quantile(ranks, 0.975)) <= 1
     assert found[3] == (4.0, 4.0, 4.0), "it is the last wherever sites are drawn"
+    alike = ranks_over_sites(scores[:, [0, 3, 0]], ("here",))
+    assert alike == [(1.0, 1.0, 1.0), (3.0, 3.0, 3.0), (1.0, 1.0, 1.0)]
 
 
 def test_signed_rank_equals_scipy_without_ties():

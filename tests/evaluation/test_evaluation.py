@@ -16,7 +16,8 @@ from brio_core.evaluation.intervals import (
     interval_over_sites,
     prediction_interval,
 )
-from brio_core.evaluation.scores import accuracy, auc, placements, score_folds, usable
+from brio_core.evaluation.scores import Decision, accuracy, auc, placements, score_folds, usable
+from brio_core.evaluation.site_statistics import site_table
 
 WORDS = ("demo", "loso")
 
@@ -204,6 +205,19 @@ def test_the_auc_of_few_subjects_of_a_new_site_is_where_it_was_to_be_expected():
         low, high = prediction_interval(values[1:], variances[1:], (15, 15))
         inside += low <= values[0] <= high
     assert 0.92 <= inside / 200 <= 0.99
+
+
+def test_a_new_site_is_not_drawn_towards_sites_of_high_auc():
+    """Sites of one true AUC and of unequal sizes: the middle of the interval is that AUC."""
+    generator, middles = np.random.default_rng(0), []
+    for _ in range(50):
+        counts = generator.integers(10, 40, (20, 2))
+        label = np.concatenate([np.repeat([1, 0], count) for count in counts])
+        site = np.repeat([f"s{number:02d}" for number in range(20)], counts.sum(1))
+        logit = generator.normal(size=len(label)) + math.sqrt(2) * ndtri(0.8) * label
+        table = site_table(site, label, logit, {one: Decision() for one in set(site)}).loc["all"]
+        middles.append((table["auc_new_low"] + table["auc_new_high"]) / 2)
+    assert np.mean(middles) == pytest.approx(0.8, abs=0.006)
 
 
 def test_intervals_cover_the_truth():
