@@ -9,16 +9,19 @@ Sites have true AUCs that differ, subjects are drawn anew, and every seed adds n
 import math
 
 import numpy as np
+import pandas as pd
 from common import argument_parser, table
 from scipy.special import ndtri
 from scipy.stats import norm
 
 from brio_core.evaluation.intervals import (
+    averaging_share,
     delong,
     interval_over_sites,
     middle_share,
     prediction_interval,
 )
+from brio_core.evaluation.site_statistics import sampling_variances
 
 DRAWS, BOOTSTRAP, SEEDS = 2000, 400, 3
 # Subjects per class at the sites of ABIDE, roughly; fewer sites take them in turn.
@@ -35,16 +38,21 @@ def true_auc(distance: np.ndarray) -> np.ndarray:
 
 
 def draw(generator: np.random.Generator, sizes: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """AUC of two methods at every site, averaged over seeds, and its sampling variance."""
-    aucs, variances = np.empty((2, len(sizes))), np.empty((2, len(sizes)))
+    """AUC of two methods at every site, averaged over seeds; sampling variances of the first."""
+    aucs, parts = np.empty((2, len(sizes))), []
     for site, size in enumerate(sizes):
         label = np.repeat([0, 1], size)
         shift, person = generator.normal(0, BETWEEN), generator.normal(size=2 * size)
         for method, distance in enumerate(DISTANCES):
             noise = generator.normal(0, SEED_NOISE, (SEEDS, 2 * size))
             scores = person + (distance + shift) * label + noise
-            aucs[method, site], variances[method, site] = delong(label, scores)
-    return aucs, variances
+            aucs[method, site] = delong(label, scores)[0]
+            parts += [(label, scores)] if method == 0 else []
+    labels, scores = (np.concatenate(part, -1) for part in zip(*parts))
+    share = averaging_share(labels, scores, np.repeat(np.arange(len(sizes)), 2 * np.array(sizes)))
+    positives = np.array(sizes)
+    used = pd.DataFrame({"auc": aucs[0], "n": 2 * positives, "positives": positives})
+    return aucs, sampling_variances(used, share)
 
 
 def bootstrap(values: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
@@ -68,7 +76,7 @@ def coverage(n_sites: int) -> list[str]:
             (mean[0] - mean[1], *interval_over_sites(aucs[0] - aucs[1])[1:]),
             (mean[0], *bootstrap(aucs[0], generator)),
             (mean[0] - mean[1], *bootstrap(aucs[0] - aucs[1], generator)),
-            (other, *prediction_interval(aucs[0], variances[0])),
+            (other, *prediction_interval(aucs[0], variances)),
         )
         held += [low <= truth <= high for truth, low, high in ends]
     return [str(n_sites), *(f"{100 * share / DRAWS:.1f}" for share in held)]

@@ -13,7 +13,7 @@ _TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 _Z = NormalDist().inv_cdf(_TAILS[1])
 # Of true AUCs of sites. Sites of which one is at chance and the next perfect are this far apart.
 LARGEST_DEVIATION = 0.25
-# A site at which no subject is out of order has no variance by its own scores.
+# Where AUCs are said to be exact, sites must not weigh without limit.
 SMALLEST_VARIANCE = 1e-4
 
 
@@ -137,7 +137,7 @@ def prediction_interval(
     from scipy.special import ndtr
 
     values, variances = np.asarray(values, float), np.asarray(variances, float)
-    # A site with one subject of a class has no variance, and says nothing about a new one.
+    # A site whose variance is unknown says nothing about a new one.
     values, variances = values[np.isfinite(variances)], variances[np.isfinite(variances)]
     if len(values) < 3:
         return math.nan, math.nan

@@ -16,7 +16,6 @@ import pandas as pd
 
 from brio_core.evaluation.intervals import (
     auc_interval,
-    averaging_share,
     interval_over_sites,
     middle_share,
     prediction_interval,
@@ -148,6 +147,7 @@ def ranks_over_sites(scores: np.ndarray, key: tuple) -> list[Estimate]:
 
 def _ranks(sums: np.ndarray) -> np.ndarray:
     """Ranks within each row, the highest first; equal ones share the best."""
+    sums = np.round(sums, DECIMALS)
     return 1 + (sums[:, None, :] > sums[:, :, None]).sum(-1)
 
 
@@ -178,18 +178,16 @@ def sampling_spread(
     return Estimate(float(spread.mean()), *middle_share(spread))
 
 
-def sampling_variances(
-    used: pd.DataFrame, label: np.ndarray, logits: np.ndarray, site: np.ndarray
-) -> np.ndarray:
-    """How far AUCs of sites are from true ones by sampling, for seeds that are averaged.
+def sampling_variances(used: pd.DataFrame, share: float) -> np.ndarray:
+    """How far AUCs of sites are from true ones by sampling: by their sizes, at the mean AUC.
 
-    By their sizes, at the mean AUC. DeLong's variance is small where an AUC happens to be high;
-    such sites would weigh too much, and a new site be expected about a point too high.
+    DeLong's variance is small where an AUC happens to be high; such sites would weigh too much, and
+    a new site be expected about a point too high. ``share`` is what averaging over seeds leaves.
     """
     typical = np.clip(used["auc"].mean(), 0.01, 0.99)
     positives = used["positives"].to_numpy()
     by_size = variance_by_size(typical, positives, used["n"].to_numpy() - positives)
-    return averaging_share(label, logits, site) * by_size
+    return share * by_size
 
 
 def site_table(
@@ -208,7 +206,7 @@ def site_table(
     scores.insert(4, "auc_high", [high for _, high in ends])
     used = usable(scores)
     mean, low, high = interval_over_sites(used["auc"])
-    new = prediction_interval(used["auc"], sampling_variances(used, label, logits[None], site))
+    new = prediction_interval(used["auc"], sampling_variances(used, 1.0))
     total = used.mean().to_dict() | {"n": len(label), "positives": int(label.sum())}
     total |= {"auc": mean, "auc_low": max(0.0, low), "auc_high": min(1.0, high)}
     scores.loc[ALL_SITES] = total

@@ -234,6 +234,9 @@ class FeatureStore:
         self._shared = shared
         count = next(iter(inputs.values())).shape[0]
         self._cache = tabulate(self._subjects, count, 32, budget, stack.device)
+        # Which column of the tables is each fold's, and how many columns they have.
+        self._width = len(stack)
+        self._columns = torch.arange(self._width, device=stack.device)
 
     def _subjects(self, rows: Tensor) -> dict[str, Tensor]:
         """Features (n, folds, ...) of some subjects in every fold, or in one for all."""
@@ -244,16 +247,22 @@ class FeatureStore:
 
     def keep(self, folds: Tensor) -> None:
         """Drop all folds but these, as the stack has done."""
-        if self._cache is not None and not self._shared:
-            self._cache = {name: value[:, folds] for name, value in self._cache.items()}
+        if self._cache is None or self._shared:
+            return
+        self._columns = self._columns[folds]
+        # Tables are copied for half of their columns only: both copies need memory at once.
+        if 2 * len(folds) <= self._width:
+            self._cache = {name: value[:, self._columns] for name, value in self._cache.items()}
+            self._width = len(folds)
+            self._columns = torch.arange(self._width, device=folds.device)
 
     def gather(self, index: Tensor, folds: Tensor | None = None) -> dict[str, Tensor]:
         """Features of subjects ``index`` (F, B) in all folds, or in those of ``folds``."""
         if self._cache is None:
             return self._stack.call("features", gather(self._inputs, index), folds=folds)
         if not self._shared:
-            fold = torch.arange(len(index), device=index.device) if folds is None else folds
-            index = index * len(self._stack) + fold[:, None]
+            columns = self._columns if folds is None else self._columns[folds]
+            index = index * self._width + columns[:, None]
         # Whole rows of flat tables: a GPU copies them many times faster than by two indices.
         return {
             name: value.flatten(0, 1).index_select(0, index.flatten()).unflatten(0, index.shape)

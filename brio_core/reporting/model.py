@@ -12,7 +12,11 @@ from brio_core.cohorts.cohort import Cohort, read_participants
 from brio_core.cohorts.stores import input_checksums
 from brio_core.cohorts.tables import read_table
 from brio_core.evaluation.confounds import auc_over_sites, subgroups
-from brio_core.evaluation.intervals import interval_over_sites, prediction_interval
+from brio_core.evaluation.intervals import (
+    averaging_share,
+    interval_over_sites,
+    prediction_interval,
+)
 from brio_core.evaluation.scores import (
     Estimate,
     brier,
@@ -140,7 +144,7 @@ def expectation(
     runs = [replace(run, test=run.test[~run.test["site"].isin(without)]) for run in runs]
     (one,) = by_variant(runs)
     scores = usable(score_folds(one.fold, one.label, one.logits, one.decisions))
-    variances = sampling_variances(scores, one.label, one.logits, one.fold)
+    variances = sampling_variances(scores, averaging_share(one.label, one.logits, one.fold))
     new = prediction_interval(scores["auc"], variances)
     people = [covariates.get(subject, {}) for subject in runs[0].test["subject"]]
     known = {

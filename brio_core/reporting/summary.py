@@ -106,8 +106,11 @@ def summarise(
         for score in (*results.SCORES, results.AT_THRESHOLD):
             row |= _mean(score, used[score])
             row[f"{score}_sd_seeds"] = seeds[score]
-        row |= dict(zip(("auc_new_low", "auc_new_high"), _new_site(one, used)))
-        row |= interval_columns("auc_sd_sampling", _spread(one, used, words))
+        share = intervals.averaging_share(label, logits, fold)
+        variances = site_statistics.sampling_variances(used, share)
+        new = intervals.prediction_interval(used["auc"], variances)
+        row |= dict(zip(("auc_new_low", "auc_new_high"), new))
+        row |= interval_columns("auc_sd_sampling", _spread(used, words, share))
         row |= interval_columns("pooled_auc", intervals.auc_interval(label, logits))
         rows.append(row | _cost(one.metas))
         folds.append(pd.DataFrame({**identity, **scores}))
@@ -147,16 +150,9 @@ def _mean(name: str, values: pd.Series) -> dict:
     return row | {f"{name}_sites_low": low, f"{name}_sites_high": high}
 
 
-def _new_site(one: Variant, used: pd.DataFrame) -> tuple[float, float]:
-    """Where the AUC of a site that is not among these is to be expected."""
-    variances = site_statistics.sampling_variances(used, one.label, one.logits, one.fold)
-    return intervals.prediction_interval(used["auc"], variances)
-
-
-def _spread(one: Variant, used: pd.DataFrame, words: tuple) -> Estimate:
+def _spread(used: pd.DataFrame, words: tuple, share: float) -> Estimate:
     """How much sites of these sizes would differ by sampling alone."""
     positives, negatives = used["positives"], used["n"] - used["positives"]
-    share = intervals.averaging_share(one.label, one.logits, one.fold)
     return site_statistics.sampling_spread(used["auc"].mean(), positives, negatives, words, share)
 
 

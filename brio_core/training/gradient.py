@@ -144,6 +144,8 @@ class GradientFit:
 
     def _keep(self, folds: Tensor) -> None:
         """Drop all folds but these; the numbers of those that stay are untouched."""
+        # What was captured holds memory, and is made anew for the others.
+        del self._replay, self.scans
         self.folds = [self.folds[index] for index in folds.tolist()]
         self.stack.keep(folds)
         self.features.keep(folds)

@@ -196,7 +196,7 @@ def test_a_gpu_gives_what_a_cpu_gives(rate, hidden):
 
 @pytest.mark.gpu
 def test_half_as_long_factors_lose_no_more_than_tf32(monkeypatch):
-    """Also where gradients of a graph are too small for float16, or all zero."""
+    """Also where gradients of a graph are too small for float16, all zero, or one is huge."""
     draw = torch.Generator("cuda").manual_seed(0)
     fc = torch.randn(3, 40, 40, device="cuda", generator=draw)
     edges = list_edges(subject_graph(fc + fc.mT, 0.3), 0.3)
@@ -204,6 +204,7 @@ def test_half_as_long_factors_lose_no_more_than_tf32(monkeypatch):
     wanted = [send, receive, torch.randn(64, 256, device="cuda", generator=draw) / 16]
     above = torch.randn(3, edges.pairs.shape[-1], 64, device="cuda", generator=draw)
     above *= torch.tensor([1, 1e-12, 0], device="cuda")[:, None, None]
+    above[0, 0] *= 1e5
     wanted = [one.requires_grad_() for one in wanted]
     results = []
     for precision, switch in (("high", nullcontext()), ("highest", kernels.without())):
@@ -214,6 +215,5 @@ def test_half_as_long_factors_lose_no_more_than_tf32(monkeypatch):
             loss = (hidden * above * (edges.pairs > 0)[..., None]).sum()
             results.append((hidden, *torch.autograd.grad(loss, wanted)))
     for half, exact in zip(*results):
-        matrices = (given.reshape(-1, *given.shape[-2:]) for given in (half, exact))
-        for one, other in zip(*matrices):
-            assert (one - other).norm() <= 1e-3 * other.norm()
+        # Row by row, which is node by node for the gradients of sides.
+        assert ((half - exact).norm(dim=-1) <= 2e-3 * exact.norm(dim=-1)).all()

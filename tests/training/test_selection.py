@@ -1,6 +1,7 @@
 """What validation decides: checkpoints, when a fold stops, settings."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -268,3 +269,10 @@ def test_stopped_folds_leave_a_gpu_where_that_saves_some_epochs():
     assert GradientFit._saved(fit, torch.tensor([2, 3])) == 4 / 2
     fit.hyperparameters = SimpleNamespace(patience=8, patient_until=20, epochs=30)
     assert GradientFit._saved(fit, torch.tensor([1, 2, 3])) == 18 / 4
+    fit.active, fit.finished, kept = torch.tensor([False, True, True, True]), [], []
+    fit._saved, fit._result = partial(GradientFit._saved, fit), lambda index: index
+    fit._keep = lambda folds: kept.append(folds.tolist())
+    for device, epoch, left in (("cuda", 10, 0), ("cuda", 8, 1), ("cpu", 10, 2)):
+        fit.device, fit.epoch = torch.device(device), epoch
+        assert GradientFit._going_on(fit) and len(kept) == left
+    assert kept == 2 * [[1, 2, 3]] and fit.finished == [0, 0]

@@ -96,7 +96,10 @@ def normed_sides(sender: Tensor, receiver: Tensor, mask: Tensor) -> tuple[Tensor
 
 
 class _NormedSides(torch.autograd.Function):
-    """Normalised sides and ``1 / sigma``. Its derivative takes half the passes of autograd's."""
+    """Normalised sides and ``1 / sigma``. Its derivative takes half the passes of autograd's.
+
+    There is no second derivative: ``1 / sigma`` is taken as a constant.
+    """
 
     generate_vmap_rule = True
 
