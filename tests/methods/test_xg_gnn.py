@@ -91,9 +91,8 @@ def test_without_an_inner_rate_the_step_is_that_of_the_outer_objective():
 def test_gradients_come_from_adapted_weights_and_statistics_from_the_inner_pass():
     batch = batch_of(make(), 3)
     inner, outer = rows_of(batch, slice(SUBJECTS)), rows_of(batch, slice(SUBJECTS, None))
-    module, by_hand = make(), make()
-    rate = module.hyperparameters.inner_learning_rate
-    optimiser = torch.optim.Adam(by_hand.parameters(), lr=rate, weight_decay=1e-4)
+    module, by_hand = make(inner_learning_rate=1e-3), make()
+    optimiser = torch.optim.Adam(by_hand.parameters(), lr=1e-3, weight_decay=1e-4)
     seen = []
     for _ in range(2):
         start = [parameter.detach().clone() for parameter in by_hand.parameters()]
