@@ -28,7 +28,7 @@ PER_FOLD = ("best_auc", "best_loss", "best_epoch", "risen_epoch", "last_epoch", 
 # Validation subjects of one fold that are scored together, and numbers of their matrices.
 VALIDATED_AT_ONCE, NUMBERS_AT_ONCE = 1024, 2**25
 # Folds that have stopped leave a GPU once that saves the work of so many epochs. Capturing what the
-# others do took 0.2 s on an H200, an epoch of all folds 0.05 (GCN) to 1.2 s (BrainOOD).
+# others do took 0.2 s on an H200, an epoch of all folds 0.05 (GCN) to 1.1 s (BrainOOD).
 EPOCHS_SAVED = 5
 
 
