@@ -16,15 +16,19 @@ from brio_core.training.results import write_tensors
 class Checkpoints:
     """Files beside the results of a run, which are removed when these are written.
 
-    ``earlier`` are the seconds that earlier attempts spent on what was loaded.
+    ``earlier`` are the seconds that earlier attempts spent on what was loaded. Groups of folds may
+    train in turn: time belongs to the one that saves next.
     """
 
     def __init__(self, folder: Path, fingerprint: str, seconds: float) -> None:
         self.folder = folder
         self._fingerprint = fingerprint
         self._seconds = seconds
-        self._last = self._begun = time.monotonic()
-        self._before = self.earlier = 0.0
+        self._counted = time.monotonic()
+        # When a file was written or read, and the seconds that it holds.
+        self._last: dict[Path, float] = {}
+        self._spent: dict[Path, float] = {}
+        self.earlier = 0.0
 
     def _path(self, names: list[str]) -> Path:
         key = "\n".join([self._fingerprint, *names])
@@ -33,25 +37,28 @@ class Checkpoints:
 
     def save(self, names: list[str], content: dict, always: bool = False) -> None:
         """Write what a group of folds has reached, if enough time has passed since the last."""
-        now = time.monotonic()
-        if not always and now - self._last < self._seconds:
+        path, now = self._path(names), time.monotonic()
+        if not always and now - self._last[path] < self._seconds:
             return
-        self._last = now
-        spent = {"fingerprint": self._fingerprint, "seconds": self._before + now - self._begun}
-        write_tensors(self._path(names), {**content, **spent})
+        self._last[path] = now
+        self._spent[path] = self._spent.get(path, 0.0) + now - self._counted
+        self._counted = now
+        spent = {"fingerprint": self._fingerprint, "seconds": self._spent[path]}
+        write_tensors(path, {**content, **spent})
 
     def load(self, names: list[str], device: torch.device) -> dict | None:
         """What an earlier attempt at the very same run has left for these folds."""
-        self._begun, self._before = time.monotonic(), 0.0
+        path = self._path(names)
+        self._last[path] = time.monotonic()
         try:
-            content = torch.load(self._path(names), map_location=device, weights_only=True)
+            content = torch.load(path, map_location=device, weights_only=True)
         except Exception:
             # Absent, truncated or of another program: training anew is always right.
             return None
         if content.get("fingerprint") != self._fingerprint:
             return None
-        self._before = content.get("seconds", 0.0)
-        self.earlier += self._before
+        self._spent[path] = content.get("seconds", 0.0)
+        self.earlier += self._spent[path]
         return content
 
     def remove(self) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -105,6 +105,11 @@ class GradientFit:
 
     def run(self, save: Callable[["GradientFit"], None], title: str) -> None:
         """Train until the last epoch, or until every fold has lost its patience."""
+        for _ in self.epochs(save, title):
+            pass
+
+    def epochs(self, save: Callable[["GradientFit"], None], title: str) -> Iterator[int]:
+        """The same an epoch at a time. A GPU may still be at it while others have their turn."""
         last = self._stop or self.hyperparameters.epochs
         progress = Progress(title, last, self.epoch)
         while self.epoch < last and self._going_on():
@@ -123,9 +128,12 @@ class GradientFit:
                 self._replay(phase, partial(self._step, phase))
             self._epoch.fill_(self.epoch)
             self._replay("select", self._select)
+            asked = time.perf_counter() - begun
+            yield self.epoch
+            begun = time.perf_counter()
             self._record()
             # The fastest so far captured nothing, and had as few folds as any.
-            self._fastest = min(self._fastest, time.perf_counter() - begun)
+            self._fastest = min(self._fastest, asked + time.perf_counter() - begun)
             progress.update(
                 self.epoch, f"(best validation AUC {self.best_auc.clamp(min=0).mean():.3f})"
             )

@@ -27,11 +27,18 @@ def train(
     """Fit every fold; results come in the order of the split file."""
     if problem.trial.fits_paths:
         return fit_paths(problem, checkpoints)
+    parts = list(groups(problem, group_size))
     results: dict[str, FoldResult] = {}
-    for group in groups(problem, group_size):
-        for result in _train_group(problem, group, checkpoints):
-            results[result.name] = result
+    if problem.data.device.type == "cuda" and len(parts) > 1:
+        try:
+            _train_in_turn(problem, parts, checkpoints, results)
+        except torch.cuda.OutOfMemoryError:
+            print("out of GPU memory: one group of folds after the other", file=sys.stderr)
         _free_memory(problem.data.device)
+    for group in parts:
+        if group[0].name not in results:
+            _train_group(problem, group, checkpoints, results)
+            _free_memory(problem.data.device)
     return [results[fold.name] for fold in problem.data.folds]
 
 
@@ -46,9 +53,33 @@ def groups(problem: Problem, group_size: int | None = None) -> Iterator[list[Fol
             yield folds[start : start + size]
 
 
-def _train_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) -> list[FoldResult]:
+def _train_in_turn(
+    problem: Problem,
+    parts: list[list[Fold]],
+    checkpoints: Checkpoints,
+    results: dict[str, FoldResult],
+) -> None:
+    """An epoch of every group in turn, each on a stream: small groups leave a GPU mostly idle."""
+    waiting = [
+        (torch.cuda.Stream(), _epochs(problem, part, checkpoints, results)) for part in parts
+    ]
+    while waiting:
+        for stream, epochs in waiting.copy():
+            with torch.cuda.stream(stream):
+                if next(epochs, None) is None:
+                    waiting.remove((stream, epochs))
+
+
+def _train_group(
+    problem: Problem,
+    group: list[Fold],
+    checkpoints: Checkpoints,
+    results: dict[str, FoldResult],
+) -> None:
     try:
-        return _run_group(problem, group, checkpoints)
+        for _ in _epochs(problem, group, checkpoints, results):
+            pass
+        return
     except torch.cuda.OutOfMemoryError:
         if len(group) == 1:
             raise BrioError(
@@ -59,11 +90,8 @@ def _train_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) 
     _free_memory(problem.data.device)
     half = (len(group) + 1) // 2
     print(f"out of GPU memory: {half} folds at a time instead of {len(group)}", file=sys.stderr)
-    return [
-        result
-        for part in (group[:half], group[half:])
-        for result in _train_group(problem, part, checkpoints)
-    ]
+    for part in (group[:half], group[half:]):
+        _train_group(problem, part, checkpoints, results)
 
 
 def _free_memory(device: torch.device) -> None:
@@ -73,22 +101,34 @@ def _free_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def _run_group(problem: Problem, group: list[Fold], checkpoints: Checkpoints) -> list[FoldResult]:
-    names = [fold.name for fold in group]
-    left = checkpoints.load(names, problem.data.device) or {}
+def _epochs(
+    problem: Problem,
+    group: list[Fold],
+    checkpoints: Checkpoints,
+    results: dict[str, FoldResult],
+) -> Iterator[int]:
+    """Train a group of folds, an epoch at a time, and put what they come to into ``results``."""
+    names, device = [fold.name for fold in group], problem.data.device
+    left = checkpoints.load(names, device) or {}
     if "results" in left:
-        return [FoldResult(**result) for result in left["results"]]
+        results.update({result["name"]: FoldResult(**result) for result in left["results"]})
+        return
     fit = GradientFit(problem, group, problem.data.memory_budget)
     if left:
         fit.restore(left)
         print(f"continuing after epoch {fit.epoch}", file=sys.stderr)
     title = f"{problem.trial.variant} seed {problem.trial.seed}, {len(group)} folds"
-    fit.run(lambda fit: checkpoints.save(names, fit.snapshot()), title)
-    results = [replace(result, together=len(group)) for result in fit.results()]
+    if device.type == "cuda":
+        # Other groups read the same tables, on streams of their own.
+        torch.cuda.synchronize()
+    yield from fit.epochs(lambda fit: checkpoints.save(names, fit.snapshot()), title)
+    found = [replace(result, together=len(group)) for result in fit.results()]
     # Other groups or hyperparameters may follow, so results are kept. They are a quarter the size
     # of a snapshot.
-    checkpoints.save(names, {"results": [vars(result) for result in results]}, always=True)
-    return results
+    checkpoints.save(names, {"results": [vars(result) for result in found]}, always=True)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    results.update({result.name: result for result in found})
 
 
 def values_to_try(method: type[Method], params: dict[str, Any]) -> dict[str, list]:
