@@ -29,6 +29,8 @@ PARSER.add_argument("--rois", type=int, default=200)
 PARSER.add_argument("--frames", type=int, default=300)
 PARSER.add_argument("--sites", type=int, default=20)
 ARGUMENTS = PARSER.parse_args()
+if not ARGUMENTS.device.startswith("cuda"):
+    PARSER.error("it measures memory of a GPU: add --device cuda")
 if len(ARGUMENTS.subjects) < 2:
     PARSER.error("--subjects needs at least two sizes, to calculate a larger one")
 # Steps whose time is measured, and the size that is calculated: subjects, ROIs.
