@@ -1,7 +1,7 @@
-"""Ends of layers with dropout, in one pass each way.
+"""Ends of layers, with or without dropout, in one pass each way.
 
-``dropout(relu(values + bias))``, whose output tells where a gradient passes, and
-``LayerNorm(hidden + dropout(values + bias))``.
+``dropout(relu(values + bias))``, whose output tells where a gradient passes, the same with a leaky
+ReLU, ``gelu(dropout(values + bias))``, and ``rest * sigmoid(values + bias)``.
 """
 
 import torch
@@ -9,185 +9,199 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Fused, power_of_2, row_tile
+from brio_core.kernels.functions import Fused, power_of_2
 from brio_core.kernels.uniform import keeps
 
-# Numbers in a tile; in the backward pass of the ReLU, its widest row; and how often a program
-# moves on.
+# Numbers in a tile; the widest row of one that needs no whole rows; and rows that a program sums.
 TILE = 1024
 COLUMNS = 256
-ROUNDS = 32
+SUMMED = 128
+# What torch's leaky ReLU leaves of a negative number.
+LEAK = tl.constexpr(0.01)
 
 
 @triton.jit
-def _relu(values, bias, keys, out, count, width, rate, BLOCK: tl.constexpr):
+def factors(place, keys, fold, rate, DROP: tl.constexpr):
+    """What dropout multiplies with."""
+    if DROP:
+        key = tl.load(keys + fold).to(tl.uint32)
+        kept = tl.where(keeps(place, key, rate), 1.0 / (1.0 - rate), 0.0)
+    else:
+        kept = 1.0
+    return kept
+
+
+@triton.jit
+def _normal(value):
+    """The distribution of a standard normal variable."""
+    return 0.5 * (1 + tl.erf(value * 0.7071067811865476))
+
+
+@triton.jit
+def _activated(
+    values, bias, keys, out, count, width, rate,
+    KIND: tl.constexpr, DROP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     fold = tl.program_id(1)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < count
     offset = fold.to(tl.int64) * count + place
     value = tl.load(values + offset, mask=inside, other=0.0)
     value += tl.load(bias + fold * width + place % width, mask=inside, other=0.0)
-    kept = keeps(place, tl.load(keys + fold).to(tl.uint32), rate)
-    result = tl.where(kept & (value > 0), value / (1.0 - rate), 0.0)
+    kept = factors(place, keys, fold, rate, DROP)
+    if KIND == "gelu":
+        value *= kept
+        result = value * _normal(value)
+    elif KIND == "leaky":
+        result = tl.where(value > 0, value, value * LEAK) * kept
+    else:
+        result = tl.maximum(value, 0.0) * kept
     tl.store(out + offset, result, mask=inside)
 
 
 @triton.jit
-def _relu_back(
-    out, grad, to_values, to_bias, rows, width, rate,
+def _activated_back(
+    source, bias, keys, grad, to_values, to_bias, rows, width, rate,
+    KIND: tl.constexpr, DROP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
+    """``source`` is the output of a ReLU, and for all others the values."""
     part, fold = tl.program_id(0), tl.program_id(2).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
         inside = (row < rows)[:, None] & (column < width)[None, :]
-        offset = (fold * rows + row[:, None]) * width + column[None, :]
-        passes = tl.load(out + offset, mask=inside, other=0.0) > 0
-        above = tl.load(grad + offset, mask=inside, other=0.0)
-        slope = tl.where(passes, above / (1.0 - rate), 0.0)
+        place = row[:, None] * width + column[None, :]
+        offset = fold * rows * width + place
+        value = tl.load(source + offset, mask=inside, other=0.0)
+        slope = tl.load(grad + offset, mask=inside, other=0.0)
+        if KIND == "relu":
+            slope = tl.where(value > 0, slope / (1.0 - rate), 0.0)
+        else:
+            value += tl.load(bias + fold * width + column, mask=column < width, other=0.0)[None, :]
+            kept = factors(place, keys, fold, rate, DROP)
+            if KIND == "gelu":
+                value *= kept
+                density = tl.exp(-0.5 * value * value) * 0.3989422804014327
+                slope *= (_normal(value) + value * density) * kept
+            else:
+                slope *= tl.where(value > 0, 1.0, LEAK) * kept
         tl.store(to_values + offset, slope, mask=inside)
         total += slope
     target = (fold * tl.num_programs(0) + part) * width + column
     tl.store(to_bias + target, tl.sum(total, 0), mask=column < width)
 
 
+def _columns(values: Tensor, bias: Tensor) -> tuple[tuple[int, ...], Tensor, dict[str, int]]:
+    """A grid for all rows, places for the sums of its programs, and the tile of one."""
+    width = bias.shape[-1]
+    folds, rows = bias.numel() // width, values.numel() // bias.numel()
+    columns = min(COLUMNS, power_of_2(width))
+    tile = {"ROWS": TILE // columns, "COLUMNS": columns}
+    tile["ROUNDS"] = max(1, SUMMED // tile["ROWS"])
+    parts = triton.cdiv(rows, tile["ROWS"] * tile["ROUNDS"])
+    grid = (parts, triton.cdiv(width, columns), folds)
+    return grid, values.new_empty(folds, parts, width), tile
+
+
 class ReluDropout(Fused):
     """Values (*folds, ..., D), bias (*folds, D), keys (*folds) with their stream folded in."""
 
-    @staticmethod
-    def run(values, bias, keys, rate):
+    KIND = "relu"
+
+    @classmethod
+    def run(cls, values, bias, keys, rate):
         out = torch.empty_like(values)
         folds = keys.numel()
         count = values.numel() // folds
-        _relu[(triton.cdiv(count, TILE), folds)](
-            values, bias, keys, out, count, bias.shape[-1], rate, BLOCK=TILE
-        )
+        _activated[(triton.cdiv(count, TILE), folds)](
+            values, bias, keys, out, count, bias.shape[-1], rate,
+            KIND=cls.KIND, DROP=rate > 0, BLOCK=TILE,
+        )  # fmt: skip
         return out
 
-    @staticmethod
-    def keep(inputs, output):
-        _, bias, _, rate = inputs
-        return output, bias, rate
+    @classmethod
+    def keep(cls, inputs, output):
+        values, *others = inputs
+        return output if cls.KIND == "relu" else values, *others, cls.KIND
 
     @staticmethod
-    def slopes(grad, out, bias, rate):
-        width = bias.shape[-1]
-        folds = bias.numel() // width
-        rows = out.numel() // bias.numel()
-        columns = min(COLUMNS, power_of_2(width))
-        tile = {"ROWS": TILE // columns, "COLUMNS": columns, "ROUNDS": ROUNDS}
-        parts = triton.cdiv(rows, tile["ROWS"] * ROUNDS)
-        slopes, sums = torch.empty_like(out), out.new_empty(folds, parts, width)
-        _relu_back[(parts, triton.cdiv(width, columns), folds)](
-            out, grad, slopes, sums, rows, width, rate, **tile
-        )
+    def slopes(grad, source, bias, keys, rate, kind):
+        grid, sums, tile = _columns(source, bias)
+        slopes = torch.empty_like(source)
+        _activated_back[grid](
+            source, bias, keys, grad, slopes, sums, source.numel() // bias.numel(), bias.shape[-1],
+            rate, KIND=kind, DROP=rate > 0, **tile,
+        )  # fmt: skip
         # Summing the parts in a fixed order keeps the result the same in every run.
         return slopes, sums.sum(1).view_as(bias)
 
 
-@triton.jit
-def _standardised(hidden, values, addend, key, row, column, rows, width, fold, rate, eps):
-    """Standardised rows, their inverse deviation, and what dropout multiplies with."""
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    place = row[:, None] * width + column[None, :]
-    offset = fold.to(tl.int64) * rows * width + place
-    kept = tl.where(keeps(place, key, rate), 1.0 / (1.0 - rate), 0.0)
-    value = tl.load(values + offset, mask=inside, other=0.0) + addend[None, :]
-    value = tl.load(hidden + offset, mask=inside, other=0.0) + value * kept
-    mean = tl.sum(tl.where(inside, value, 0.0), 1) / width
-    centred = tl.where(inside, value - mean[:, None], 0.0)
-    inverse = 1 / tl.sqrt(tl.sum(centred * centred, 1) / width + eps)
-    return centred * inverse[:, None], inverse, kept, offset, inside
+class DropoutGelu(ReluDropout):
+    """The same for a GELU behind the dropout."""
+
+    KIND = "gelu"
+
+
+class LeakyDropout(ReluDropout):
+    """The same for a leaky ReLU."""
+
+    KIND = "leaky"
 
 
 @triton.jit
-def _norm(
-    hidden, values, bias, weight, shift, keys, out, rows, width, rate, eps,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    fold, column = tl.program_id(1), tl.arange(0, COLUMNS)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    key = tl.load(keys + fold).to(tl.uint32)
-    own = fold * width + column
-    addend = tl.load(bias + own, mask=column < width, other=0.0)
-    unit, _, _, offset, inside = _standardised(
-        hidden, values, addend, key, row, column, rows, width, fold, rate, eps
-    )
-    result = unit * tl.load(weight + own, mask=column < width, other=0.0)[None, :]
-    result += tl.load(shift + own, mask=column < width, other=0.0)[None, :]
+def _gated(rest, values, bias, out, count, width, BLOCK: tl.constexpr):
+    fold = tl.program_id(1)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count
+    offset = fold.to(tl.int64) * count + place
+    value = tl.load(values + offset, mask=inside, other=0.0)
+    value += tl.load(bias + fold * width + place % width, mask=inside, other=0.0)
+    result = tl.load(rest + offset, mask=inside, other=0.0) * tl.sigmoid(value)
     tl.store(out + offset, result, mask=inside)
 
 
 @triton.jit
-def _norm_back(
-    hidden, values, bias, weight, keys, grad, to_hidden, to_values, to_bias, to_weight, to_shift,
-    rows, width, rate, eps,
+def _gated_back(
+    rest, values, bias, grad, to_rest, to_values, to_bias, rows, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
-    fold, part, column = tl.program_id(1), tl.program_id(0), tl.arange(0, COLUMNS)
-    key = tl.load(keys + fold).to(tl.uint32)
-    own = fold * width + column
-    addend = tl.load(bias + own, mask=column < width, other=0.0)
-    scale = tl.load(weight + own, mask=column < width, other=0.0)[None, :]
-    bias_sum = tl.zeros((ROWS, COLUMNS), tl.float32)
-    weight_sum = tl.zeros((ROWS, COLUMNS), tl.float32)
-    shift_sum = tl.zeros((ROWS, COLUMNS), tl.float32)
+    part, fold = tl.program_id(0), tl.program_id(2).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    addend = tl.load(bias + fold * width + column, mask=column < width, other=0.0)[None, :]
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
-        unit, inverse, kept, offset, inside = _standardised(
-            hidden, values, addend, key, row, column, rows, width, fold, rate, eps
-        )
-        # Zero in the padding, so that padded rows add nothing to the sums.
-        above = tl.load(grad + offset, mask=inside, other=0.0)
-        weight_sum += above * unit
-        shift_sum += above
-        above = above * scale
-        mean = (tl.sum(above, 1) / width)[:, None]
-        slope = (tl.sum(above * unit, 1) / width)[:, None]
-        through = tl.where(inside, (above - mean - unit * slope) * inverse[:, None], 0.0)
-        tl.store(to_hidden + offset, through, mask=inside)
-        tl.store(to_values + offset, through * kept, mask=inside)
-        bias_sum += through * kept
+        inside = (row < rows)[:, None] & (column < width)[None, :]
+        offset = (fold * rows + row[:, None]) * width + column[None, :]
+        gate = tl.sigmoid(tl.load(values + offset, mask=inside, other=0.0) + addend)
+        above = tl.load(grad + offset, mask=inside, other=0.0) * gate
+        tl.store(to_rest + offset, above, mask=inside)
+        above *= tl.load(rest + offset, mask=inside, other=0.0) * (1 - gate)
+        tl.store(to_values + offset, above, mask=inside)
+        total += above
     target = (fold * tl.num_programs(0) + part) * width + column
-    tl.store(to_bias + target, tl.sum(bias_sum, 0), mask=column < width)
-    tl.store(to_weight + target, tl.sum(weight_sum, 0), mask=column < width)
-    tl.store(to_shift + target, tl.sum(shift_sum, 0), mask=column < width)
+    tl.store(to_bias + target, tl.sum(total, 0), mask=column < width)
 
 
-def _sizes(hidden: Tensor, keys: Tensor) -> tuple[int, int, int, dict[str, int]]:
-    """Folds, rows per fold, width, and the size of a tile."""
-    width, folds = hidden.shape[-1], keys.numel()
-    return folds, hidden.numel() // (folds * width), width, row_tile(width, TILE)
-
-
-class DropoutNorm(Fused):
-    """Nodes (*folds, ..., D), bias, weight and shift (*folds, D), keys (*folds) with a stream."""
+class Gated(Fused):
+    """Rest and values (*folds, ..., D), bias (*folds, D)."""
 
     @staticmethod
-    def run(hidden, values, bias, weight, shift, keys, rate, eps):
-        folds, rows, width, tile = _sizes(hidden, keys)
-        out = torch.empty_like(hidden)
-        _norm[(triton.cdiv(rows, tile["ROWS"]), folds)](
-            hidden, values, bias, weight, shift, keys, out, rows, width, rate, eps, **tile
-        )
+    def run(rest, values, bias):
+        out, width = torch.empty_like(rest), bias.shape[-1]
+        folds = bias.numel() // width
+        count = rest.numel() // folds
+        _gated[(triton.cdiv(count, TILE), folds)](rest, values, bias, out, count, width, BLOCK=TILE)
         return out
 
     @staticmethod
-    def keep(inputs, output):
-        hidden, values, bias, weight, _, keys, *options = inputs
-        return hidden, values, bias, weight, keys, *options
-
-    @staticmethod
-    def slopes(grad, hidden, values, bias, weight, keys, rate, eps):
-        folds, rows, width, tile = _sizes(hidden, keys)
-        parts = triton.cdiv(rows, tile["ROWS"] * ROUNDS)
-        to_hidden, to_values = torch.empty_like(hidden), torch.empty_like(hidden)
-        sums = hidden.new_empty(3, folds, parts, width)
-        _norm_back[(parts, folds)](
-            hidden, values, bias, weight, keys, grad, to_hidden, to_values, *sums,
-            rows, width, rate, eps, ROUNDS=ROUNDS, **tile,
+    def slopes(grad, rest, values, bias):
+        grid, sums, tile = _columns(rest, bias)
+        to_rest, to_values = torch.empty_like(rest), torch.empty_like(rest)
+        _gated_back[grid](
+            rest, values, bias, grad, to_rest, to_values, sums, rest.numel() // bias.numel(),
+            bias.shape[-1], **tile,
         )  # fmt: skip
-        # Summing the parts in a fixed order keeps the result the same in every run.
-        return to_hidden, to_values, *(part.sum(1).view_as(weight) for part in sums)
+        return to_rest, to_values, sums.sum(1).view_as(bias)

@@ -13,15 +13,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brio_core.kernels.dropout_layers import factors
 from brio_core.kernels.functions import Fused, row_tile
-from brio_core.kernels.uniform import keeps
 
-# Numbers that one program holds.
-TILE = 1024
+# Numbers that one program holds. A row's length is known when kernels are compiled: only rows whose
+# beginning is known to be aligned are read four numbers at a time.
+TILE, WARPS = 1024, 2
 
 
 @triton.jit
-def _weights(scores, keys, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _weights(
+    scores, keys, rows, width: tl.constexpr, rate,
+    DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Softmax of some rows, what dropout multiplies it with, and where they are."""
     fold = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -29,27 +33,28 @@ def _weights(scores, keys, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.co
     inside = (row < rows)[:, None] & (column < width)[None, :]
     place = row[:, None] * width + column[None, :]
     offset = fold.to(tl.int64) * rows * width + place
-    key = tl.load(keys + fold).to(tl.uint32)
     value = tl.load(scores + offset, mask=inside, other=-1.0e30)
     power = tl.exp(value - tl.max(value, 1)[:, None])
     weight = power / tl.sum(power, 1)[:, None]
-    kept = tl.where(keeps(place, key, rate), 1.0 / (1.0 - rate), 0.0)
+    kept = factors(place, keys, fold, rate, DROP)
     return weight, kept, offset, inside
 
 
 @triton.jit
 def _forward(
-    scores, keys, out, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    scores, keys, out, rows, width: tl.constexpr, rate,
+    DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    weight, kept, offset, inside = _weights(scores, keys, rows, width, rate, ROWS, COLUMNS)
+    weight, kept, offset, inside = _weights(scores, keys, rows, width, rate, DROP, ROWS, COLUMNS)
     tl.store(out + offset, weight * kept, mask=inside)
 
 
 @triton.jit
 def _backward(
-    scores, keys, grad, out, rows, width, rate, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    scores, keys, grad, out, rows, width: tl.constexpr, rate,
+    DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    weight, kept, offset, inside = _weights(scores, keys, rows, width, rate, ROWS, COLUMNS)
+    weight, kept, offset, inside = _weights(scores, keys, rows, width, rate, DROP, ROWS, COLUMNS)
     through = tl.load(grad + offset, mask=inside, other=0.0) * kept
     inner = tl.sum(weight * through, 1)
     tl.store(out + offset, weight * (through - inner[:, None]), mask=inside)
@@ -61,7 +66,7 @@ def _launch(kernel: Any, scores: Tensor, keys: Tensor, rate: float, *tensors: Te
     rows = scores.numel() // (folds * width)
     tile = row_tile(width, TILE)
     kernel[(triton.cdiv(rows, tile["ROWS"]), folds)](
-        scores, keys, *tensors, rows, width, rate, **tile
+        scores, keys, *tensors, rows, width, rate, DROP=rate > 0, num_warps=WARPS, **tile
     )
 
 

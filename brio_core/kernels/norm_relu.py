@@ -5,6 +5,8 @@ Dropout draws the numbers of :func:`randomness.uniform`, and draws them again on
 instead of keeping them.
 """
 
+from functools import cached_property
+
 import torch
 import triton
 import triton.language as tl
@@ -28,35 +30,47 @@ def _columns(D: tl.constexpr):
 
 
 @triton.jit
+def counted(present, group, rows, row, MASKED: tl.constexpr):
+    """Which rows of a tile count."""
+    here = row < rows
+    if MASKED:
+        here &= tl.load(present + group * rows + row, mask=here, other=0) > 0
+    return here
+
+
+@triton.jit
 def _here(present, group, rows, row, d, column, MASKED: tl.constexpr):
     """Which numbers of a tile count."""
-    counts = row < rows
-    if MASKED:
-        counts &= tl.load(present + group * rows + row, mask=counts, other=0) > 0
-    return counts[:, None] & (column < d)[None, :]
+    return counted(present, group, rows, row, MASKED)[:, None] & (column < d)[None, :]
 
 
 @triton.jit
 def _moments(
-    values, present, shift, sums, squares, rows, d: tl.constexpr, MASKED: tl.constexpr,
+    values, present, shift, sums, squares, numbers, rows, d: tl.constexpr, MASKED: tl.constexpr,
     ROWS: tl.constexpr, ROUNDS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Sums of ``x - shift`` and its square over some rows of a group."""
+    """Sums of ``x - shift`` and its square over some rows of a group, and how many count."""
     group, part, column = tl.program_id(0).to(tl.int64), tl.program_id(1), _columns(D)
     inside = column < d
     origin = tl.load(shift + group * d + column, mask=inside, other=0.0)[None, :]
     total = tl.zeros((ROWS, D), tl.float32)
     square = tl.zeros((ROWS, D), tl.float32)
+    number = tl.zeros((ROWS,), tl.int32)
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
-        here = _here(present, group, rows, row, d, column, MASKED)
+        counts = counted(present, group, rows, row, MASKED)
+        number += counts.to(tl.int32)
+        here = counts[:, None] & inside[None, :]
         offset = (group * rows + row[:, None]) * d + column[None, :]
         value = tl.where(here, tl.load(values + offset, mask=here, other=0.0) - origin, 0.0)
         total += value
         square += value * value
-    target = (group * tl.num_programs(1) + part) * d + column
-    tl.store(sums + target, tl.sum(total, 0), mask=inside)
-    tl.store(squares + target, tl.sum(square, 0), mask=inside)
+    place = group * tl.num_programs(1) + part
+    tl.store(sums + place * d + column, tl.sum(total, 0), mask=inside)
+    tl.store(squares + place * d + column, tl.sum(square, 0), mask=inside)
+    if MASKED:
+        # Tiles of other channels count the same.
+        tl.store(numbers + place, tl.sum(number, 0))
 
 
 @triton.jit
@@ -170,20 +184,28 @@ class Sizes:
         self.grid = (self.groups, triton.cdiv(self.rows, rows), self.tiles)
         self.options = {"MASKED": present is not None, "ROWS": rows, "D": width}
         # What is not read may point anywhere.
-        self.present, self.count = values, self.rows
-        if present is not None:
-            self.present = present.view(torch.uint8)
-            self.count = present.view(self.groups, self.rows).sum(1, keepdim=True).clamp_min(1)
+        self.present = values if present is None else present.view(torch.uint8)
+
+    @cached_property
+    def count(self) -> int | Tensor:
+        """How many rows count: of every group (G, 1), or of each."""
+        if not self.options["MASKED"]:
+            return self.rows
+        return self.present.view(self.groups, self.rows).sum(1, keepdim=True).clamp_min(1)
 
     def moments(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Means and biased variances of the groups, both (G, d)."""
         # Distances from any one row lose nothing to cancellation.
         shift = values.view(self.groups, self.rows, self.d)[:, 0].contiguous()
         sums, squares = values.new_empty(2, self.groups, self.parts, self.d)
+        numbers = values.new_empty(self.groups, self.parts, dtype=torch.int32)
         _moments[(self.groups, self.parts, self.tiles)](
-            values, self.present, shift, sums, squares, self.rows, self.d,
+            values, self.present, shift, sums, squares, numbers, self.rows, self.d,
             ROUNDS=ROUNDS, **self.options,
         )  # fmt: skip
+        if self.options["MASKED"]:
+            # Counted on the way: the rows of all groups are many to sum.
+            self.count = numbers.sum(1, keepdim=True).clamp_min(1)
         away = sums.sum(1) / self.count
         return shift + away, (squares.sum(1) / self.count - away.square()).clamp_min(0)
 

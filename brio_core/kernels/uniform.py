@@ -1,14 +1,16 @@
-"""Uniform numbers in one pass over memory; torch, without unsigned integers, needs a dozen.
+"""Uniform numbers in one pass over memory, where torch needs a dozen, and dropout by them.
 
-Bit for bit the numbers of :func:`brio_core.system.randomness.uniform`.
+Bit for bit the numbers of :mod:`brio_core.system.randomness`; torch has no unsigned integers.
 """
+
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Constant
+from brio_core.kernels.functions import Constant, Fused
 
 BLOCK = 1024
 
@@ -21,9 +23,16 @@ def _scramble(value):
 
 
 @triton.jit
-def _hashed(place, key):
+def hashed(place, key):
     """The first 24 bits of 32 are a number of a key (with its stream folded in, uint32)."""
     return _scramble((_scramble(place.to(tl.uint32)) ^ key) + 0x9E3779B9)
+
+
+@triton.jit
+def folded(key, number):
+    """What ``randomness.fold_in`` makes of a key and a number, as uint32."""
+    offset = number.to(tl.uint32) * 0x9E3779B9 + (key >> 32).to(tl.uint32)
+    return _scramble(_scramble(key.to(tl.uint32)) + offset)
 
 
 @triton.jit
@@ -32,7 +41,7 @@ def keeps(place, key, rate):
 
     Compared as integers, which is the same and saves the way to floating point.
     """
-    return _hashed(place, key) >= tl.ceil(rate * 16777216.0).to(tl.uint32) << 8
+    return hashed(place, key) >= tl.ceil(rate * 16777216.0).to(tl.uint32) << 8
 
 
 @triton.jit
@@ -40,7 +49,7 @@ def _uniform(keys, out, count, BLOCK: tl.constexpr):
     fold = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + fold).to(tl.uint32)
-    number = (_hashed(place, key) >> 8).to(tl.float32) * (1.0 / 16777216.0)
+    number = (hashed(place, key) >> 8).to(tl.float32) * (1.0 / 16777216.0)
     tl.store(out + fold * count + place, number, mask=place < count)
 
 
@@ -52,3 +61,39 @@ class Uniform(Constant):
         out = torch.empty(*keys.shape, count, dtype=torch.float32, device=keys.device)
         _uniform[(triton.cdiv(count, BLOCK), keys.numel())](keys, out, count, BLOCK=BLOCK)
         return out
+
+
+# Else every stream would be compiled for itself.
+@triton.jit(do_not_specialize=["number"])
+def _dropout(values, keys, out, count, number, rate, factor, BLOCK: tl.constexpr):
+    fold = tl.program_id(1)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count
+    offset = fold.to(tl.int64) * count + place
+    kept = keeps(place, folded(tl.load(keys + fold), number), rate)
+    value = tl.load(values + offset, mask=inside, other=0.0)
+    # Products in the order of torch's: a zero has the sign that it has there.
+    tl.store(out + offset, value * kept.to(tl.float32) * factor, mask=inside)
+
+
+class Dropout(Fused):
+    """Values (*folds, ...) and keys (*folds), into which ``number`` is folded first."""
+
+    @staticmethod
+    def run(values: Tensor, keys: Tensor, number: int, rate: float) -> Tensor:
+        out, count = torch.empty_like(values), values.numel() // keys.numel()
+        # A GPU's torch divides by a number in the same way.
+        factor = 1 / (1 - rate)
+        _dropout[(triton.cdiv(count, BLOCK), keys.numel())](
+            values, keys, out, count, number, rate, factor, BLOCK=BLOCK
+        )
+        return out
+
+    @staticmethod
+    def keep(inputs: tuple, output: Tensor) -> tuple:
+        return inputs[1:]
+
+    @classmethod
+    def backward(cls, ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        # It is linear, and so its own derivative of any order.
+        return cls.apply(grad, *ctx.saved_tensors, *ctx.options), None, None, None

@@ -21,9 +21,10 @@ from torch.nn import functional
 from brio_core import kernels
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
+from brio_core.methods.layers.perceptrons import drawn, dropout_norm, relu_dropout
 from brio_core.methods.layers.series import Blend, draw_blend, mix
 from brio_core.system.errors import BrioError
-from brio_core.system.randomness import dropout, fold_in
+from brio_core.system.randomness import dropout
 
 # Fisher z has no bound: one pair of equal signals must not outweigh a whole scan.
 LARGEST = math.atanh(0.999)
@@ -91,46 +92,17 @@ def attend(
     """
     # Mixed precision is left to torch.
     plain = torch.is_autocast_enabled(nodes.device.type)
-    if key is not None and rate > 0 and not plain and kernels.usable(nodes, "head_attention"):
+    if not plain and kernels.usable(nodes, "head_attention"):
         from brio_core.kernels.head_attention import HeadAttention
 
-        return HeadAttention.apply(enter, nodes, fold_in(key, stream + 1), spare, rate)[0]
+        seed, rate = drawn(nodes, rate, key, stream)
+        return HeadAttention.apply(enter, nodes, seed, spare, rate)[0]
     entered = (nodes @ enter.flatten(0, 2).T).unflatten(-1, enter.shape[:-1])
     query, sent, value = (part.transpose(-2, -3) for part in entered.unbind(-3))
     ones = (torch.arange(enter.shape[-2], device=nodes.device) == spare).to(nodes.dtype)
     attention = ((query + ones) @ sent.mT).softmax(-1)
     attention = dropout(attention, rate, key, stream)
     return (attention @ (value + ones)).transpose(-2, -3).flatten(-2)
-
-
-def relu_dropout(
-    values: Tensor, bias: Tensor, rate: float, key: Tensor | None, stream: int
-) -> Tensor:
-    """``dropout(relu(values + bias))``; no dropout without a key."""
-    if key is not None and rate > 0 and kernels.usable(values, "relu_dropout"):
-        from brio_core.kernels.dropout_layers import ReluDropout
-
-        return ReluDropout.apply(values, bias, fold_in(key, stream + 1), rate)
-    activated = (values + bias).relu()
-    return dropout(activated, rate, key, stream)
-
-
-def dropout_norm(
-    hidden: Tensor,
-    values: Tensor,
-    bias: Tensor,
-    norm: nn.LayerNorm,
-    rate: float,
-    key: Tensor | None,
-    stream: int,
-) -> Tensor:
-    """``norm(hidden + dropout(values + bias))``; no dropout without a key."""
-    if key is not None and rate > 0 and kernels.usable(values, "dropout_norm"):
-        from brio_core.kernels.dropout_layers import DropoutNorm
-
-        seed = fold_in(key, stream + 1)
-        return DropoutNorm.apply(hidden, values, bias, norm.weight, norm.bias, seed, rate, norm.eps)
-    return norm(hidden + dropout(values + bias, rate, key, stream))
 
 
 class EncoderLayer(nn.Module):

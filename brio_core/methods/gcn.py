@@ -15,8 +15,7 @@ from brio_core.connectivity.graphs import normalised_adjacency, subject_graph
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGcn
-from brio_core.methods.layers.norms import MaskedNorm
-from brio_core.system.randomness import dropout
+from brio_core.methods.layers.norms import MaskedNorm, norm_relu
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class Gcn(GradientMethod):
         last = len(self.convolutions) - 1
         for layer, (convolve, norm) in enumerate(zip(self.convolutions, self.norms)):
             hidden = convolve(hidden, features["operator"])
+            rate = self.hyperparameters.dropout if layer < last else 0.0
             # One statistic per channel over all nodes of the batch.
-            hidden = norm(hidden.flatten(0, 1), present).view_as(hidden).relu()
-            if layer < last:
-                hidden = dropout(hidden, self.hyperparameters.dropout, key, stream=layer)
+            nodes = hidden.flatten(0, 1)
+            hidden = norm_relu(nodes, norm, rate, key, layer, present=present).view_as(hidden)
         return hidden.mean(-2)

@@ -16,7 +16,7 @@ from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
-from brio_core.methods.layers.norms import NodeNorm
+from brio_core.methods.layers.norms import NodeNorm, norm_relu
 from brio_core.system.randomness import dropout
 
 
@@ -62,7 +62,7 @@ class Gin(GradientMethod):
         hidden = features["nodes"]
         layers = [hidden]
         for convolve, norm in zip(self.convolutions, self.norms):
-            hidden = norm(convolve(hidden, features["adjacency"])).relu()
+            hidden = norm_relu(convolve(hidden, features["adjacency"]), norm)
             layers.append(hidden)
         used = layers if self.hyperparameters.readout == "concat" else layers[-1:]
         return torch.cat([pool(layer, self.hyperparameters.pooling) for layer in used], -1)

@@ -74,5 +74,9 @@ def dropout(values: Tensor, probability: float, key: Tensor | None, stream: int 
     """Inverted dropout whose mask is a function of the key alone; none without a key."""
     if key is None or probability == 0:
         return values
+    if key.ndim == 0 and kernels.usable(values, "dropout"):
+        from brio_core.kernels.uniform import Dropout
+
+        return Dropout.apply(values, key, stream + 1, probability)
     keep = uniform(key, tuple(values.shape), stream) >= probability
     return values * keep / (1 - probability)

@@ -30,6 +30,7 @@ from brio_core.methods.core.sliding_windows import (
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.norms import residual_norm
+from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.methods.training_scans import TrainingScans, TrainView
 from brio_core.system.blocks import mean_and_scale
 from brio_core.system.errors import BrioError
@@ -106,10 +107,11 @@ class GatedLayer(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, hidden: Tensor, gate: Tensor, operator: Tensor) -> Tensor:
-        sent = gate[..., None] * self.message(hidden)
+        sent = gate[..., None] * row_linear(hidden, self.message.weight)
+        own = row_linear(hidden, self.own.weight) + self.own.bias
         # Edges lead, so that the graph meets all subjects in one product.
         received = (operator @ sent.flatten(1)).view_as(sent)
-        return residual_norm(hidden, self.own(hidden), received, self.norm)
+        return residual_norm(hidden, own, received, self.norm)
 
 
 class Core(GradientMethod):

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brio_core import kernels
 from brio_core.connectivity.graphs import true_median, upper_triangle
 from brio_core.methods.interface import Features
 from brio_core.system.seeds import numpy_generator
@@ -221,11 +222,21 @@ def huber_regression(values: Tensor, design: Tensor, iterations: int = 10) -> tu
         coefficients, _ = solve(torch.ones_like(values))
         for _ in range(iterations):
             residuals = (values - coefficients.mT @ design.mT).abs_()
-            scale = true_median(residuals, -1).div_(NORMAL_MEDIAN).clamp_min_(SMALLEST_SCALE)
+            scale = _row_medians(residuals).div_(NORMAL_MEDIAN).clamp_min_(SMALLEST_SCALE)
             weights = (TUNING * scale[..., None]) / residuals.clamp_min_(1e-30)
             coefficients, inverse = solve(weights.clamp_max_(1))
     diagonal = inverse.diagonal(dim1=-3, dim2=-2).mT
     return coefficients, scale.square()[..., None, :] * diagonal
+
+
+def _row_medians(values: Tensor) -> Tensor:
+    """Medians of the rows of non-negative values (..., n)."""
+    if kernels.usable(values, "median"):
+        from brio_core.kernels.median import LONGEST, Median
+
+        if values.shape[-1] <= LONGEST:
+            return Median.apply(values)
+    return true_median(values, -1)
 
 
 def swept_inverse(gram: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from brio_core.methods.layers.norms import NodeNorm, norm_relu
+from brio_core.methods.layers.perceptrons import row_linear
 
 
 class DenseGcn(nn.Linear):
@@ -14,7 +15,7 @@ class DenseGcn(nn.Linear):
 
     def forward(self, hidden: Tensor, operator: Tensor) -> Tensor:
         # Projecting first makes the product with the operator narrow.
-        propagated = operator @ (hidden @ self.weight.T)
+        propagated = operator @ row_linear(hidden, self.weight)
         return propagated if self.bias is None else propagated + self.bias
 
 
@@ -42,5 +43,6 @@ class DenseGin(nn.Module):
 
     def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
         # The first Linear commutes with the sum over neighbours, and makes it narrow.
-        aggregated = self.aggregate(self.first(hidden), adjacency)
-        return self.second(norm_relu(aggregated, self.norm))
+        aggregated = self.aggregate(row_linear(hidden, self.first.weight), adjacency)
+        out = row_linear(norm_relu(aggregated, self.norm), self.second.weight)
+        return out if self.second.bias is None else out + self.second.bias
