@@ -26,8 +26,14 @@ from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.convolutions import DenseGcn
 from brio_core.methods.layers.edge_hidden import edge_hidden
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
-from brio_core.methods.layers.edge_scores import edge_moments
-from brio_core.methods.layers.norms import MaskedNorm, NodeNorm, norm_relu, remember
+from brio_core.methods.layers.norms import (
+    MaskedNorm,
+    NodeNorm,
+    batch_normed_sides,
+    norm_linear,
+    norm_relu,
+)
+from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.system.randomness import uniform
 
 APART, SWAPPED = "apart", "swapped"
@@ -71,8 +77,9 @@ class MeanGcn(nn.Module):
 
     def forward(self, nodes: Tensor, operator: Tensor, scale: Tensor | None = None) -> Tensor:
         """Nodes (B, P, d); ``scale`` (B, P, 1) multiplies the node features."""
-        hidden = nodes @ self.enter.weight.T
-        hidden = (hidden if scale is None else hidden * scale) + self.enter.bias
+        hidden = row_linear(nodes, self.enter.weight)
+        bias = self.enter.bias
+        hidden = hidden + bias if scale is None else torch.addcmul(bias, hidden, scale)
         for convolve, norm in zip(self.convolutions, self.norms):
             hidden = hidden + norm_relu(convolve(hidden, operator), norm)
         return hidden
@@ -87,7 +94,7 @@ class Masker(nn.Module):
         super().__init__()
         self.encoder = MeanGcn(n_rois, hidden, self.layers)
         self.edges = EdgeNetwork(2 * hidden)
-        self.nodes = _halving_network(hidden) if node_mask else None
+        self.nodes = _NodeNetwork(hidden) if node_mask else None
 
     def forward(
         self, nodes: Tensor, edges: EdgeLists, mask: Tensor, operator: Tensor
@@ -114,44 +121,35 @@ class EdgeNetwork(nn.Module):
     def forward(self, nodes: Tensor, edges: EdgeLists, mask: Tensor) -> Tensor:
         """Logits of both directions of every edge, (B, 2, E)."""
         first, second, third = self.linears
-        sides = (nodes @ weight.T for weight in first.weight.chunk(2, -1))
-        sides = normed_sides(*sides, mask, self.norms[0])
+        sides = (row_linear(nodes, weight) for weight in first.weight.chunk(2, -1))
+        sides = batch_normed_sides(*sides, mask, self.norms[0])
         no_key = edges.pairs.new_zeros(())
-        hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key)
+        hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key).flatten(0, 1)
         present = edges.pairs.flatten() > 0
-        heard = norm_relu(hidden.flatten(0, 1), self.norms[1], present=present).view_as(hidden)
-        # One product per graph: of a million edges, a GPU is slow to sum the weight's gradient.
-        hidden = heard @ third.weight.T.expand(len(nodes), -1, -1)
-        hidden = norm_relu(hidden.flatten(0, 1), self.norms[2], present=present)
-        return self.last(hidden).view(len(nodes), 2, -1)
-
-
-def normed_sides(
-    sender: Tensor, receiver: Tensor, mask: Tensor, norm: nn.BatchNorm1d
-) -> tuple[Tensor, Tensor]:
-    """Both sides, so that their sum is what BatchNorm over all edges of the batch gives.
-
-    Exact without a vector per edge: moments of ``s_i + r_j`` need one product with the graph.
-    """
-    if norm.training:
-        first, second, variance, count = edge_moments(sender, receiver, mask, (0, -2))
-        remember(norm, (first + second).flatten(), variance.flatten(), count.squeeze())
-    else:
-        # Only the sum is remembered: which side the mean is taken from does not matter.
-        first, second, variance = norm.running_mean, 0.0, norm.running_var
-    scale = norm.weight * (variance + norm.eps).rsqrt()
-    return (sender - first) * scale + norm.bias, (receiver - second) * scale
+        for norm, linear in zip(self.norms[1:], (third, self.last)):
+            hidden = norm_linear(hidden, norm, linear.weight, present=present)
+        return (hidden + self.last.bias).view(len(nodes), 2, -1)
 
 
 def _halvings(width: int) -> list[int]:
     return [max(1, width >> halvings) for halvings in range(4)]
 
 
-def _halving_network(width: int) -> nn.Sequential:
-    parts: list[nn.Module] = []
-    for before, after in pairwise(widths := _halvings(width)):
-        parts += [nn.Linear(before, after, bias=False), NodeNorm(after), nn.ReLU()]
-    return nn.Sequential(*parts, nn.Linear(widths[-1], 1))
+class _NodeNetwork(nn.Sequential):
+    """The same of nodes (..., d)."""
+
+    def __init__(self, width: int) -> None:
+        parts: list[nn.Module] = []
+        for before, after in pairwise(widths := _halvings(width)):
+            parts += [nn.Linear(before, after, bias=False), NodeNorm(after), nn.ReLU()]
+        super().__init__(*parts, nn.Linear(widths[-1], 1))
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        hidden = row_linear(nodes, self[0].weight)
+        layers = tuple(self)
+        for norm, linear in zip(layers[1::3], layers[3::3]):
+            hidden = norm_linear(hidden, norm, linear.weight)
+        return hidden + self[-1].bias
 
 
 class Disc(GradientMethod):

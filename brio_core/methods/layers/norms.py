@@ -1,10 +1,12 @@
-"""Normalisation of node features, with what follows it in a layer; a GPU does it in one kernel."""
+"""Normalisation of nodes and edges, with what follows it in a layer, which a GPU does at once."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from brio_core import kernels
+from brio_core.methods.layers.edge_scores import edge_moments
+from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.system.randomness import dropout, fold_in
 
 
@@ -70,16 +72,99 @@ def norm_relu(
     if norm.training and kernels.usable(values, "norm_relu"):
         from brio_core.kernels.norm_relu import NormRelu
 
-        # The place that ``randomness.uniform`` looks up for this stream.
-        seed = values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
         options = (rate if key is not None else 0.0, norm.eps, relu)
-        inputs = (values, norm.weight, norm.bias, seed, present)
+        inputs = (values, norm.weight, norm.bias, _seed(values, key, stream), present)
         out, mean, variance = NormRelu.apply(*inputs, *options)
         count = values.numel() // mean.numel() if present is None else present.sum()
         remember(norm, mean, variance, count)
         return out
     normed = norm(values) if present is None else norm(values, present)
     return dropout(normed.relu() if relu else normed, rate, key, stream)
+
+
+def norm_linear(
+    values: Tensor,
+    norm: nn.Module,
+    weight: Tensor,
+    rate: float = 0.0,
+    key: Tensor | None = None,
+    stream: int = 0,
+    relu: bool = True,
+    present: Tensor | None = None,
+) -> Tensor:
+    """:func:`norm_relu` of the first two arguments and those behind ``weight``, ``@ weight.T``.
+
+    ``weight`` (*K, e, d) has the axes of experts that the norm's has.
+    """
+    if not kernels.usable(values, "norm_linear"):
+        return row_linear(norm_relu(values, norm, rate, key, stream, relu, present), weight)
+    from brio_core.kernels.norm_linear import NormLinear, RunningNormLinear
+
+    options = (present, rate if key is not None else 0.0, norm.eps, relu)
+    inputs = (values, norm.weight, norm.bias, weight, _seed(values, key, stream))
+    if not norm.training:
+        return RunningNormLinear.apply(*inputs, norm.running_mean, norm.running_var, *options)
+    out, *statistics = NormLinear.apply(*inputs, *options)
+    remember(norm, *statistics)
+    return out
+
+
+def _seed(values: Tensor, key: Tensor | None, stream: int) -> Tensor:
+    """The key of dropout with its stream: the place that ``randomness.uniform`` looks up."""
+    return values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
+
+
+def batch_normed_sides(
+    sender: Tensor, receiver: Tensor, mask: Tensor, norm: nn.BatchNorm1d
+) -> tuple[Tensor, Tensor]:
+    """Both sides, so that their sum is what BatchNorm over all edges of the batch gives.
+
+    Exact without a vector per edge: moments of ``s_i + r_j`` need one product with the graph.
+    """
+    if norm.training:
+        given = (sender, receiver, norm.weight, norm.bias, mask, norm.eps)
+        *sides, first, second, variance, count = _NormedSides.apply(*given)
+        remember(norm, (first + second).flatten(), variance.flatten(), count.squeeze())
+        return tuple(sides)
+    # Only the sum is remembered: which side the mean is taken from does not matter.
+    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    return torch.addcmul(norm.bias - norm.running_mean * scale, sender, scale), receiver * scale
+
+
+class _NormedSides(torch.autograd.Function):
+    """Sides by the batch's statistics, and those; half of the passes of autograd's derivative."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(sender, receiver, weight, bias, mask, epsilon):
+        first, second, variance, count = edge_moments(sender, receiver, mask, (0, -2))
+        scale = weight * (variance + epsilon).rsqrt()
+        left = torch.addcmul(bias - first * scale, sender, scale)
+        right = torch.addcmul(-second * scale, receiver, scale)
+        return left, right, first, second, variance, count
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        sender, receiver, weight, _, mask, ctx.epsilon = inputs
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.save_for_backward(sender, receiver, weight, mask, *output[2:])
+
+    @staticmethod
+    def backward(ctx, *grads):
+        *sides, weight, mask, first, second, variance, count = ctx.saved_tensors
+        inverse, degree = (variance + ctx.epsilon).rsqrt(), mask.sum(-1, keepdim=True)
+        centres = (-mean * inverse for mean in (first, second))
+        sides = [torch.addcmul(centre, side, inverse) for centre, side in zip(centres, sides)]
+        # Both sides share one deviation, each has a mean of its own.
+        along = sum((grad * side).sum((0, -2)) for grad, side in zip(grads, sides))
+        sums = [grad.sum((0, -2)) for grad in grads[:2]]
+        found = []
+        for grad, side, other, total in zip(grads, sides, reversed(sides), sums):
+            slope = torch.addcmul(mask @ other, degree, side)
+            slope = torch.addcmul(grad, slope, -along / count)
+            found.append(torch.addcmul(slope, degree, -total / count) * (weight * inverse))
+        return *found, along, sums[0], None, None
 
 
 def residual_norm(hidden: Tensor, own: Tensor, received: Tensor, norm: nn.LayerNorm) -> Tensor:
