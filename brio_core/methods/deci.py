@@ -8,7 +8,7 @@ drops scans of unusual lengths; here a scan is cropped, or mirrored, to the fold
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,9 +18,13 @@ from torch.nn import functional
 from brio_core.connectivity import FISHER_Z
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.layers.series import mirrored_window, shifted, standardised
-from brio_core.methods.training_scans import TrainView
+from brio_core.methods.layers.perceptrons import dropout_gelu, dropout_norm, gated, row_linear
+from brio_core.methods.layers.series import shifted, standardised_windows
+from brio_core.methods.training_scans import TrainingScans, TrainView
 from brio_core.system.randomness import dropout, uniform
+
+# Tensor cores read rows at full speed whose length is a multiple of so many numbers.
+GRAIN = 8
 
 
 @dataclass(frozen=True)
@@ -80,16 +84,21 @@ class Block(nn.Module):
         """Drift D, cycle C and the rest; a key drops units."""
         drift = dropout(self.drift(embedded), self.rate, key, stream)
         rest = embedded - drift
-        gate = self._perceive(self.gate, rest, key, stream + 1).sigmoid()
-        mixed = self.gated_norm(rest + self.gated(rest * gate))
-        cycle = self.mix_norm(mixed + self._perceive(self.mix, mixed, key, stream + 2))
+        opened = self._perceive(self.gate, rest, key, stream + 1)
+        heard = row_linear(gated(rest, opened, self.gate[1].bias), self.gated.weight)
+        mixed = dropout_norm(rest, heard, self.gated.bias, self.gated_norm)
+        told = self._perceive(self.mix, mixed, key, stream + 2)
+        cycle = dropout_norm(mixed, told, self.mix[1].bias, self.mix_norm)
         return drift, cycle, rest - cycle
 
     def _perceive(
         self, layers: nn.ModuleList, values: Tensor, key: Tensor | None, stream: int
     ) -> Tensor:
+        """What two layers make of the values, without the last bias."""
         first, second = layers
-        return second(functional.gelu(dropout(first(values), self.rate, key, stream)))
+        hidden = row_linear(values, first.weight)
+        hidden = dropout_gelu(hidden, first.bias, self.rate, key, stream)
+        return row_linear(hidden, second.weight)
 
 
 class Deci(GradientMethod):
@@ -104,24 +113,38 @@ class Deci(GradientMethod):
         width = hyperparameters.hidden
         # Its input is as long as the scans of the fold, which :meth:`prepare` finds out.
         self.embed = nn.Linear(1, width)
+        # Frames that are embedded. Stacked folds have equal shapes: weights beyond stay zero.
+        self.register_buffer("length", torch.ones((), dtype=torch.int64))
         self.blocks = nn.ModuleList(
             Block(n_rois, width, hyperparameters.dropout) for _ in range(hyperparameters.layers)
         )
         self.heads = nn.ModuleList(nn.Linear(width, 1) for _ in range(2 * hyperparameters.layers))
 
-    @classmethod
-    def scan_length(cls, hyperparameters: DeciHyperparameters, frames: np.ndarray) -> int:
+    @staticmethod
+    def common_length(hyperparameters: DeciHyperparameters, frames: np.ndarray) -> int:
         """The median of the training scans' lengths, rounded down, or the shortest of them."""
         return int(np.median(frames) if hyperparameters.scan_length == "median" else np.min(frames))
 
-    def prepare(self, train: TrainView) -> None:
-        length = self.scan_length(self.hyperparameters, train.frames.cpu().numpy())
-        self.embed = nn.Linear(length, self.hyperparameters.hidden).to(train.label.device)
+    @classmethod
+    def share(cls, scans: TrainingScans, hyperparameters: DeciHyperparameters) -> list[Features]:
+        """Room for the longest of all folds' lengths."""
+        frames = scans.frames.cpu().numpy()
+        known = (scans.site >= 0).cpu().numpy()
+        each = (cls.common_length(hyperparameters, row[here]) for row, here in zip(frames, known))
+        width = torch.tensor(-(-max(each) // GRAIN) * GRAIN)
+        return [{"width": width} for _ in frames]
 
-    @property
-    def length(self) -> int:
-        """Frames that are embedded."""
-        return self.embed.weight.shape[1]
+    def prepare(self, train: TrainView) -> None:
+        length = self.common_length(self.hyperparameters, train.frames.cpu().numpy())
+        self.length.fill_(length)
+        self.embed = nn.Linear(length, self.hyperparameters.hidden).to(train.label.device)
+        empty = int(train.shared.get("width", length)) - length
+        self.embed.weight = nn.Parameter(functional.pad(self.embed.weight.detach(), (0, empty)))
+
+    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
+        """Load a state; one of earlier versions has no length, and no weights beyond it."""
+        length = torch.tensor(state_dict["embed.weight"].shape[1])
+        return super().load_state_dict({"length": length, **state_dict}, *arguments, **options)
 
     def represent(self, features: Features) -> Tensor:
         """Means over ROIs of every block's drift and cycle, (B, 2 d blocks), of the middle."""
@@ -145,9 +168,10 @@ class Deci(GradientMethod):
         self, features: Features, start: Tensor, key: Tensor | None
     ) -> tuple[list[Tensor], Tensor]:
         """Drifts and cycles of all blocks in turn, and the rest, (P, B, d) each."""
-        series = mirrored_window(features["bold"], features["frames"], start, self.length)
         # ROIs lead from here on, because each has a filter of its own.
-        rest = self.embed(standardised(series, 1).permute(2, 0, 1))
+        scans = (features["bold"], features["frames"], start, self.length)
+        series = standardised_windows(*scans, self.embed.weight.shape[1])
+        rest = row_linear(series, self.embed.weight) + self.embed.bias
         parts = []
         for number, block in enumerate(self.blocks):
             drift, cycle, rest = block(rest, key, 1 + number * block.streams)

@@ -175,6 +175,11 @@ class TrainingScans:
         for rows in self.rows.split(graphs, dim=1):
             yield rows, self._features.gather(rows)
 
+    @property
+    def frames(self) -> Tensor:
+        """How long the scans in ``rows`` are, (F, W)."""
+        return self._scans.frames[self.rows]
+
     def inputs(self, rows: Tensor) -> dict[str, Tensor]:
         """What the method needs of the subjects in ``rows``."""
         return gather(self._inputs, rows)

@@ -1,4 +1,4 @@
-"""Dropout, ends of layers, and medians: kernels against their plain torch twins."""
+"""Dropout, ends of layers, windows and medians: kernels against their plain torch twins."""
 
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from brio_core.methods.layers.perceptrons import (
     leaky_relu,
     relu_dropout,
 )
+from brio_core.methods.layers.series import standardised_windows
 from brio_core.system.randomness import dropout
 
 KEYS = torch.tensor([5, 6, 2**62 + 11])
@@ -126,3 +127,23 @@ def test_medians_equal_those_of_sorted_rows(count):
     values[1, 0], values[1, 1, : count // 2], values[1, 2] = -0.0, 0.0, values[1, 2] * 1e-40
     values[2, 0] *= 1e37
     assert torch.equal(Median.apply(values.cuda()).cpu(), true_median(values, -1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n_rois", "width"), [(7, 30), (200, 200), (35, 600)])
+def test_windows_equal_plain_torch(n_rois, width):
+    series = torch.randn(2, 4, 90, n_rois, generator=torch.Generator().manual_seed(0)).cuda()
+    frames = torch.tensor([[90, 31, 20, 2], [50, 90, 3, 60]]).cuda()
+    start = torch.tensor([[3, 0, 5, 0], [20, 60, 0, 1]]).cuda()
+    length = torch.tensor([width, width - 9]).cuda()
+
+    def found():
+        return vmap(lambda *given: standardised_windows(*given, width))(
+            series, frames, start, length
+        )
+
+    with kernels.recorded() as used:
+        fused = found()
+    assert "windows" in used and fused.is_contiguous()
+    with kernels.without("windows"):
+        torch.testing.assert_close(fused, found(), rtol=1e-5, atol=2e-5)

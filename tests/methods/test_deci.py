@@ -1,26 +1,31 @@
 """DeCI: decomposition, independence of channels, and scans of unequal length."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scipy.signal import lfilter
-from synthetic import settings_of
+from synthetic import make_problem, settings_of
 
 from brio_core import SiteClassifier
 from brio_core.methods.deci import Deci
 from brio_core.methods.interface import Batch
 from brio_core.methods.training_scans import TrainView
 from brio_core.system.randomness import fold_in
+from brio_core.training.trainer import groups
 
 ROIS, LENGTH = 7, 60
 
 
-def make(length=LENGTH, **overrides):
+def make(length=LENGTH, width=None, **overrides):
     torch.manual_seed(0)
     module = Deci(settings_of("deci", **overrides), ROIS, 3)
     frames = torch.full((4,), length)
     bold = torch.zeros(4, length, ROIS)
-    module.prepare(TrainView(torch.zeros(4), torch.zeros(4), 3, ROIS, bold=bold, frames=frames))
+    shared = {} if width is None else {"width": torch.tensor(width)}
+    view = TrainView(torch.zeros(4), torch.zeros(4), 3, ROIS, bold=bold, frames=frames)
+    module.prepare(replace(view, shared=shared))
     return module.double().eval()
 
 
@@ -114,7 +119,35 @@ def test_evaluation_takes_the_middle_and_training_moves_about():
 @pytest.mark.parametrize(("rule", "length"), [("median", 90), ("shortest", 60)])
 def test_the_length_comes_from_training_scans(rule, length):
     settings = settings_of("deci", scan_length=rule)
-    assert Deci.scan_length(settings, np.array([60, 80, 101, 120])) == length
+    assert Deci.common_length(settings, np.array([60, 80, 101, 120])) == length
+
+
+def test_room_for_longer_folds_changes_nothing():
+    module, wide, features = make(dropout=0.2), make(width=75, dropout=0.2), scans(50, 60, 90)
+    assert wide.embed.weight.shape[1] == 75
+    found = []
+    for one in (module, wide):
+        loss, _ = one.loss(batch_of(features, [0, 1, 1]), "train")
+        slopes = torch.autograd.grad(loss, list(one.parameters()))
+        found.append([loss, one.logits(features), *slopes])
+    for narrow, broad in zip(*found):
+        beyond = narrow.shape[-1] if narrow.ndim == 2 else None
+        torch.testing.assert_close(narrow, broad[..., :beyond] if beyond else broad)
+        assert not beyond or not broad[..., beyond:].any()
+
+
+def test_states_of_earlier_versions_tell_their_length_by_their_weights():
+    module, features = make(), scans(LENGTH)
+    state = {name: value for name, value in module.state_dict().items() if name != "length"}
+    other = Deci(settings_of("deci"), ROIS, 3).double().eval()
+    other.load_state_dict(state)
+    torch.testing.assert_close(other.logits(features), module.logits(features))
+
+
+def test_folds_of_different_lengths_train_together():
+    problem, _ = make_problem("deci")
+    lengths = {problem.module(fold).length.item() for fold in problem.data.folds}
+    assert len(lengths) > 1 and len(list(groups(problem))) == 1
 
 
 def test_it_learns_what_a_region_alone_tells_about_an_unseen_site():

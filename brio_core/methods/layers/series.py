@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.system.randomness import uniform
 
 
@@ -29,6 +30,25 @@ def standardised(series: Tensor, dim: int) -> Tensor:
     """Mean 0 and variance 1 along an axis; a constant series becomes zero."""
     centred = series - series.mean(dim, keepdim=True)
     return centred * (centred.square().mean(dim, keepdim=True) + 1e-5).rsqrt()
+
+
+def standardised_windows(
+    series: Tensor, frames: Tensor, start: Tensor, length: Tensor, width: int
+) -> Tensor:
+    """Standardised :func:`mirrored_window` of every region first, (P, B, width).
+
+    Windows have ``length`` frames, a tensor, and zeros up to ``width``. Scans get no gradient.
+    """
+    if kernels.usable(series, "windows"):
+        from brio_core.kernels.windows import Windows
+
+        return Windows.apply(series, frames, start, length, width)
+    window = mirrored_window(series.detach(), frames, start, width)
+    inside = (torch.arange(width, device=series.device) < length)[:, None]
+    mean = (window * inside).sum(1, keepdim=True) / length
+    centred = (window - mean) * inside
+    scale = (centred.square().sum(1, keepdim=True) / length + 1e-5).rsqrt()
+    return (centred * scale).permute(2, 0, 1)
 
 
 def shifted(rows: Tensor, count: int, step: int) -> Tensor:
