@@ -20,9 +20,6 @@ from brio_core.methods.interface import Batch, Features, GradientMethod, binary_
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout, fold_in
 
-# Senders of one receiver that the fused attention holds at once.
-MOST_NODES = 512
-
 
 @dataclass(frozen=True)
 class GatHyperparameters(GradientHyperparameters):
@@ -43,12 +40,6 @@ class GatHyperparameters(GradientHyperparameters):
         super().__post_init__()
         if self.hidden % self.heads:
             raise BrioError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
-
-
-def _fits(values: Tensor) -> bool:
-    """Whether the fused attention takes values (..., P, heads, units): tensor cores want 16."""
-    nodes, units = values.shape[-3], values.shape[-1]
-    return 16 <= nodes <= MOST_NODES and units >= 16
 
 
 class DenseGat(nn.Module):
@@ -88,7 +79,7 @@ class DenseGat(nn.Module):
         """
         values = self.project(hidden).unflatten(-1, (self.heads, self.units))
         probability = 0.0 if key is None else probability
-        if self.edge is None and _fits(values) and kernels.usable(values, "attention"):
+        if self.edge is None and kernels.usable(values, "attention"):
             heard = self._attend_fused(values, mask, probability, key, stream)
         else:
             attention = self._attend(values, mask, weights)
@@ -120,8 +111,8 @@ class DenseGat(nn.Module):
 
         # The place that ``randomness.uniform`` looks up for this stream.
         key = mask.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
-        scores = self._scores(values)
-        return GraphAttention.apply(*scores, values, mask, key, probability, self.slope)
+        vectors = (self.receiver, self.sender)
+        return GraphAttention.apply(values, *vectors, mask, key, probability, self.slope)[0]
 
 
 class Gat(GradientMethod):

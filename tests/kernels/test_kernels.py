@@ -12,6 +12,7 @@ from torch.nn import functional
 from brio_core import kernels
 from brio_core.connectivity.graphs import symmetric_top
 from brio_core.methods.brainnettf import dropout_norm, relu_dropout
+from brio_core.methods.gat import DenseGat
 from brio_core.methods.xg_gnn.layers import SiteNorm
 from brio_core.system.randomness import uniform
 
@@ -200,3 +201,43 @@ def test_site_norm_kernel_equals_its_twin():
         )
         results.append([part.cpu() for part in (value, *slopes, *buffers.values())])
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize(
+    ("rois", "heads", "units", "rate"),
+    [(5, 1, 3, 0.5), (116, 3, 40, 0.0), (200, 4, 16, 0.5), (415, 2, 100, 0.3)],
+)
+def test_graph_attention_equals_plain_torch_in_value_and_gradient(
+    rois, heads, units, rate, precision
+):
+    layer, results = DenseGat(9, heads, units), []
+    heard = draw(2, 3, rois, rois, seed=1) > 0.5
+    # The first node hears nobody but itself.
+    heard[..., 0, :] = False
+    heard |= torch.eye(rois, dtype=torch.bool)
+    above = draw(2, 3, rois, heads * units, seed=2) * 1e-6
+    weights = {name: draw(2, *weight.shape) / 4 for name, weight in layer.named_parameters()}
+
+    def loss(weights, nodes, heard, above, key):
+        value = functional_call(layer, weights, (nodes, heard, None, rate, key, 3))
+        return (value * above).sum(), value
+
+    before = torch.get_float32_matmul_precision()
+    for on in ("cpu", "cuda"):
+        # The plain twin is exact whatever is asked for.
+        torch.set_float32_matmul_precision(precision if on == "cuda" else "highest")
+        moved = [part.to(on) for part in (draw(2, 3, rois, 9), heard, above, KEYS[:2])]
+        given = {name: weight.to(on) for name, weight in weights.items()}
+        try:
+            slopes, value = vmap(grad(loss, argnums=(0, 1), has_aux=True))(given, *moved)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        # Most of the receivers' gradient cancels, so it is compared beside the senders'.
+        vectors = torch.stack([slopes[0]["receiver"], slopes[0]["sender"]])
+        found = (value, slopes[1], slopes[0]["project.weight"], vectors)
+        results.append([part.cpu() for part in found])
+    tolerance = 1e-4 if precision == "highest" else 2e-2
+    for plain, fused in zip(*results):
+        assert (plain - fused).abs().max() < tolerance * plain.abs().max()
