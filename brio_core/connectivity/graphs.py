@@ -106,10 +106,3 @@ def normalised_adjacency(weights: Tensor) -> Tensor:
     with_self = weights + torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
     scale = inverse_root(with_self.sum(-1))
     return scale[..., :, None] * with_self * scale[..., None, :]
-
-
-def propagate(weights: Tensor, hidden: Tensor) -> Tensor:
-    """``normalised_adjacency(weights) @ hidden`` without that matrix in memory."""
-    scale = (1 + weights.sum(-1, keepdim=True)).rsqrt()
-    scaled = scale * hidden
-    return scale * (weights @ scaled + scaled)

@@ -11,7 +11,6 @@ from brio_core.connectivity.graphs import (
     neighbours_per_roi,
     node_descriptor,
     normalised_adjacency,
-    propagate,
     propagation_support,
     signed_graph,
     subject_graph,
@@ -240,12 +239,3 @@ def test_normalised_adjacency():
         root = np.diag(with_self.sum(1) ** -0.5)
         np.testing.assert_allclose(adjacency[i], root @ with_self @ root, atol=1e-12)
     assert adjacency[0, 3, 3] == 1
-
-
-def test_propagation_needs_no_normalised_matrix():
-    weights = random_fc(2, 5).abs()
-    weights[0, 3] = weights[0, :, 3] = 0
-    hidden = random_fc(2, 5, seed=1)
-    torch.testing.assert_close(
-        propagate(weights, hidden), normalised_adjacency(weights) @ hidden, rtol=0, atol=1e-12
-    )

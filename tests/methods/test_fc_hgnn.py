@@ -281,10 +281,10 @@ def test_a_density_replaces_a_threshold_that_leaves_hardly_an_edge():
     weak = {**inputs, "fc": 0.1 * inputs["fc"]}
     model, sparse = make_model(view(inputs)), make_model(view(weak))
     assert not model.few_edges and sparse.few_edges
-    edges = features(model, inputs)["edges"]
-    assert torch.equal(edges, features(model, inputs)["fc"].abs() > 0.65)
+    fc, edges = model.ordered(inputs["fc"].double())
+    assert torch.equal(edges, fc.abs() > 0.65)
     # Decided on the training subjects, for all.
-    edges = features(sparse, subjects(4, seed=1))["edges"]
+    _, edges = sparse.ordered(subjects(4, seed=1)["fc"].double())
     assert (edges.sum(-1) >= 3).all() and torch.equal(edges, edges.mT)
     assert not edges.diagonal(dim1=1, dim2=2).any()
 

@@ -7,19 +7,19 @@ from synthetic import settings_of
 from torch import nn
 from torch.func import grad, vmap
 from torch.nn.functional import leaky_relu
-from torch_geometric.nn import ChebConv, GCNConv, SAGPooling, TransformerConv
+from torch_geometric.nn import ChebConv, GCNConv, SAGPooling
 from torch_geometric.nn.dense import dense_diff_pool
 
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import normalised_adjacency
-from brio_core.methods.fc_hgnn.brain import (
-    BrainEncoder,
+from brio_core.methods.fc_hgnn.brain import BrainEncoder, hemispheres
+from brio_core.methods.fc_hgnn.layers import (
     DenseChebyshev,
+    Laplacian,
     LocalGlobalPooling,
     NodeScore,
-    TransformerConvolution,
-    hemispheres,
     highest,
+    shared_by_clusters,
     take_nodes,
 )
 from brio_core.methods.fc_hgnn.method import FcHgnn
@@ -43,10 +43,11 @@ def encoder_and_graphs(sizes):
 def test_edges_across_hemispheres_do_not_reach_the_convolutions_within(sizes):
     encoder, fc, weights = encoder_and_graphs(sizes)
     group = torch.arange(3).repeat_interleave(torch.tensor(sizes))
-    within = encoder.within(fc, weights)
+    within = encoder.within(encoder.graphs(fc, weights > 0))
     inside = group[:, None] == group
     assert not torch.equal(weights, weights * inside)
-    torch.testing.assert_close(within, encoder.within(fc, weights * inside))
+    inside = encoder.graphs(fc, (weights > 0) & inside)
+    torch.testing.assert_close(within, encoder.within(inside))
 
 
 @pytest.mark.parametrize("sizes", [(6, 6, 0), (5, 4, 3)])
@@ -54,8 +55,8 @@ def test_without_fc_inside_the_left_hemisphere_the_right_stays_as_it_is(sizes):
     encoder, fc, weights = encoder_and_graphs(sizes)
     is_left = torch.arange(N_ROIS) < sizes[0]
     elsewhere = ~(is_left[:, None] & is_left)
-    within = encoder.within(fc, weights)
-    without = encoder.within(fc * elsewhere, weights * elsewhere)
+    within = encoder.within(encoder.graphs(fc, weights > 0))
+    without = encoder.within(encoder.graphs(fc * elsewhere, (weights > 0) & elsewhere))
     torch.testing.assert_close(within[:, ~is_left], without[:, ~is_left])
     assert not torch.allclose(within[:, is_left], without[:, is_left])
 
@@ -71,7 +72,8 @@ def test_convolutions_equal_pytorch_geometric():
         edges = graph.nonzero().T
         return reference(x, edges, graph[tuple(edges)])
 
-    within, whole = encoder.within(fc, weights), encoder(fc, weights > 0)
+    graphs = encoder.graphs(fc, weights > 0)
+    within, whole = encoder.within(graphs), encoder(graphs)
     for x, graph, first, last in zip(fc, weights, within, whole):
         for layer in (encoder.first, encoder.second):
             left = convolve(layer.left, x[:6], graph[:6, :6])
@@ -79,18 +81,23 @@ def test_convolutions_equal_pytorch_geometric():
             x = leaky_relu(torch.cat([left, right]))
         torch.testing.assert_close(first, x, rtol=0, atol=1e-5)
         across = leaky_relu(convolve(encoder.across, x, graph))
-        pooled = encoder.pooling(across[None], (graph > 0).double()[None]).flatten()
+        laplacian = Laplacian.of((graph > 0).double()[None])
+        pooled = encoder.pooling(across[None], laplacian).flatten()
         torch.testing.assert_close(last, pooled, rtol=0, atol=1e-5)
 
 
 def test_midline_rows_are_the_mean_of_both_weights():
     encoder, fc, weights = encoder_and_graphs((5, 5, 2))
-    parts, layer = list(fc.split((5, 5, 2), -2)), encoder.first
+    graphs, layer = encoder.graphs(fc, weights > 0), encoder.first
+    parts, operators = (
+        {group: graphs[f"{name}{group}"] for group in range(3)} for name in ("nodes", "within")
+    )
     operator = normalised_adjacency(weights[:, 10:, 10:])
     left, right = (
         operator @ (parts[2] @ side.weight.T) + side.bias for side in (layer.left, layer.right)
     )
-    torch.testing.assert_close(layer(parts, weights)[:, 10:], (left + right) / 2)
+    expected = leaky_relu((left + right) / 2)
+    torch.testing.assert_close(layer(parts, operators)[:, 10:], expected)
 
 
 def test_hemispheres_come_from_labels_then_centroids_then_halves():
@@ -140,16 +147,17 @@ def test_equals_pytorch_geometric(graphs, terms):
     reference.bias.data.copy_(dense.bias)
     for line, block in zip(reference.lins, dense.weight.chunk(terms, 1)):
         line.weight.data.copy_(block)
+    nodes, adjacency = graphs
     expected = torch.stack([reference(x, graph.nonzero().T) for x, graph in zip(*graphs)])
-    torch.testing.assert_close(dense(*graphs), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(dense(nodes, Laplacian.of(adjacency)), expected, rtol=0, atol=1e-5)
 
 
 def test_a_node_without_edges_hears_nobody(graphs):
     nodes, adjacency = graphs
     dense = DenseChebyshev(WIDTH, 4)
-    changed = nodes.clone()
+    changed, graph = nodes.clone(), Laplacian.of(adjacency)
     changed[:, :-1] += 1
-    torch.testing.assert_close(dense(nodes, adjacency)[:, -1], dense(changed, adjacency)[:, -1])
+    torch.testing.assert_close(dense(nodes, graph)[:, -1], dense(changed, graph)[:, -1])
 
 
 POOLED, POOLED_ROIS, UNITS, KEPT = 4, 10, 5, 7
@@ -180,7 +188,7 @@ def test_score_and_choice_equal_pytorch_geometric():
     reference.gnn.lin_root.weight.data.copy_(score.own.weight)
     reference.gnn.lin_rel.load_state_dict(score.heard.state_dict())
     nodes, adjacency = pooled_graphs()
-    ours = score(nodes, adjacency)
+    ours = score(nodes, Laplacian.of(adjacency))
     index, place = highest(ours, KEPT)
     kept = take_nodes(nodes * ours[..., None], index, place)
     for number, (x, graph) in enumerate(zip(nodes, adjacency)):
@@ -215,11 +223,11 @@ def test_both_channels_speak_of_the_same_nodes():
     """Node by node: its features times its score, and the clusters that it belongs to."""
     pooling = LocalGlobalPooling(UNITS, KEPT, 4)
     nodes, adjacency = pooled_graphs(1)
-    score = pooling.score(nodes, adjacency)
-    logits = pooling.assign(nodes, adjacency)
+    laplacian = Laplacian.of(adjacency)
+    score, logits = pooling.score(nodes, laplacian), pooling.assign(nodes, laplacian)
     # The library's own softmax is the only one here.
     coarse = dense_diff_pool(nodes, adjacency, logits)[0]
-    for number, out in enumerate(pooling(nodes, adjacency)):
+    for number, out in enumerate(pooling(nodes, laplacian)):
         kept = score[number].topk(KEPT).indices.sort().values.tolist()
         for row, node in zip(out, kept):
             expected = nodes[number, node] * score[number, node]
@@ -227,61 +235,22 @@ def test_both_channels_speak_of_the_same_nodes():
             torch.testing.assert_close(row, expected, rtol=0, atol=1e-5)
 
 
-N, BEFORE, AFTER = 12, 7, 4
-
-
-def population(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    hidden = torch.randn(N, BEFORE, generator=generator)
-    heard = torch.rand(N, N, generator=generator) > 0.6
-    heard.fill_diagonal_(False)
-    heard[3] = False
-    return hidden, heard
-
-
-def layer_and_reference():
-    torch.manual_seed(0)
-    dense, reference = TransformerConvolution(BEFORE, AFTER), TransformerConv(BEFORE, AFTER)
-    for name in ("query", "key", "value", "skip"):
-        line = getattr(reference, f"lin_{name}")
-        line.weight.data.copy_(getattr(dense, name).weight)
-        nn.init.zeros_(line.bias)
-    reference.lin_query.bias.data.copy_(dense.query.bias)
-    return dense, reference
-
-
-def test_population_equals_pytorch_geometric():
-    hidden, heard = population()
-    dense, reference = layer_and_reference()
-    receiver, sender = heard.nonzero(as_tuple=True)
-    expected = reference(hidden, torch.stack([sender, receiver]))
-    torch.testing.assert_close(
-        dense(hidden, dense.tell(hidden), heard), expected, rtol=0, atol=1e-5
+@pytest.mark.parametrize("before", [3, 20])
+def test_gradients_of_what_clusters_share_are_those_of_plain_products(before):
+    draw = torch.Generator().manual_seed(0)
+    logits, nodes, slope = (
+        torch.randn(2, 3, 11, size, generator=draw).double() for size in (6, before, before)
     )
 
+    def plain(logits, nodes):
+        assignment = logits.softmax(-1)
+        return assignment @ (assignment.mT @ nodes)
 
-def test_a_bias_of_keys_changes_nothing():
-    """Why there is none."""
-    hidden, heard = population()
-    _, reference = layer_and_reference()
-    receiver, sender = heard.nonzero(as_tuple=True)
-    edges = torch.stack([sender, receiver])
-    without = reference(hidden, edges)
-    nn.init.normal_(reference.lin_key.bias)
-    torch.testing.assert_close(reference(hidden, edges), without, rtol=0, atol=1e-5)
+    def slopes(function):
+        def total(logits, nodes):
+            return (function(logits, nodes) * slope[0]).sum()
 
+        return vmap(grad(total, argnums=(0, 1)))(logits, nodes)
 
-def test_who_hears_nobody_keeps_the_skip_part():
-    hidden, heard = population()
-    dense, _ = layer_and_reference()
-    out = dense(hidden, dense.tell(hidden), heard)
-    assert torch.equal(out[3], dense.skip(hidden)[3])
-
-
-def test_a_receiver_may_be_outside_the_population():
-    hidden, heard = population()
-    dense, _ = layer_and_reference()
-    told = dense.tell(hidden)
-    torch.testing.assert_close(
-        dense(hidden[:2], told, heard[:2]), dense(hidden, told, heard)[:2], rtol=0, atol=1e-6
-    )
+    for ours, expected in zip(slopes(shared_by_clusters), slopes(plain)):
+        torch.testing.assert_close(ours, expected)

@@ -1,150 +1,23 @@
-"""Layers of FC-HGNN, and stage 1: each subject's own graph, by hemisphere, to one vector."""
+"""Stage 1 of FC-HGNN: each subject's own graph, by hemisphere, to one vector."""
 
 import math
+from collections.abc import Iterator
+from itertools import accumulate
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from brio_core.cohorts.stores import Rois
-from brio_core.connectivity.graphs import inverse_root, propagate
+from brio_core.connectivity.graphs import normalised_adjacency
+from brio_core.methods.fc_hgnn.layers import Laplacian, LocalGlobalPooling
+from brio_core.methods.interface import Features
+from brio_core.methods.layers.perceptrons import leaky_relu, row_linear
 from brio_core.system.randomness import dropout
 
 LEFT, RIGHT, MIDLINE = range(3)
 # Random streams that the encoder uses, counted from 0.
 STREAMS = 4
-
-
-class DenseChebyshev(nn.Linear):
-    """``sum_k T_k(L) X W_k + b`` with ``L = -D^-1/2 A D^-1/2``.
-
-    That is the normalised Laplacian scaled to [-1, 1] by its bound of 2. D has no self-loops, and
-    a node without edges has zeros in L.
-    """
-
-    def __init__(self, before: int, after: int, terms: int = 3) -> None:
-        super().__init__(terms * before, after)
-        self.terms = terms
-        for block in self.weight.data.chunk(terms, 1):
-            nn.init.xavier_uniform_(block)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
-        """Nodes (..., P, d) on graphs of ones and zeros (..., P, P)."""
-        scale = inverse_root(adjacency.sum(-1, keepdim=True))
-        # T_0, T_1, and T_k = 2 L T_k-1 - T_k-2; scaling the narrow side spares a second matrix.
-        terms = [hidden]
-        while len(terms) < self.terms:
-            shifted = -scale * (adjacency @ (scale * terms[-1]))
-            terms.append(shifted if len(terms) == 1 else 2 * shifted - terms[-2])
-        return super().forward(torch.cat(terms, -1))
-
-
-class TransformerConvolution(nn.Module):
-    """``W_skip x_i + sum_j softmax_j(q_i . k_j / sqrt(d)) v_j`` over the senders j that i hears.
-
-    Shi et al., Masked Label Prediction, 2021, with one head. A receiver that hears nobody keeps
-    its skip part. Only queries have a bias: a softmax cancels that of keys, and a BatchNorm behind
-    the layer those of skips and, where everybody hears somebody, of values.
-    """
-
-    def __init__(self, before: int, after: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(before, after)
-        self.key = nn.Linear(before, after, bias=False)
-        self.value = nn.Linear(before, after, bias=False)
-        self.skip = nn.Linear(before, after, bias=False)
-
-    def tell(self, hidden: Tensor) -> Tensor:
-        """Keys and values (2, N, d) of senders."""
-        return torch.stack([self.key(hidden), self.value(hidden)])
-
-    def forward(self, hidden: Tensor, told: Tensor, heard: Tensor) -> Tensor:
-        """Receivers (B, before) to (B, d); ``heard`` (B, N) says whom each of them hears."""
-        keys, values = told.unbind()
-        scores = self.query(hidden) @ keys.T * keys.shape[-1] ** -0.5
-        # The lowest number and not -inf, which gives NaN to those who hear nobody.
-        attention = scores.masked_fill(~heard, torch.finfo(scores.dtype).min).softmax(-1) * heard
-        return self.skip(hidden) + attention @ values
-
-
-class NodeScore(nn.Module):
-    """``tanh(X w_own + A X w_heard + b)``, the score of SAGPooling (Lee et al., 2019)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.own = nn.Linear(width, 1, bias=False)
-        self.heard = nn.Linear(width, 1)
-
-    def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
-        """Scores (..., P) of nodes (..., P, d)."""
-        # Projected first, so that one column and not d of them meets the graph.
-        heard = adjacency @ (hidden @ self.heard.weight.T)
-        return torch.tanh(self.own(hidden) + heard + self.heard.bias).squeeze(-1)
-
-
-class LocalGlobalPooling(nn.Module):
-    """FC-HGNN's two channels: nodes that score high, each joined by the clusters it belongs to.
-
-    ``H_kept * s + S_kept (S' H)`` with S a softmax of a Chebyshev convolution.
-    """
-
-    def __init__(self, width: int, kept: int, clusters: int) -> None:
-        super().__init__()
-        self.kept = kept
-        self.score = NodeScore(width)
-        self.assign = DenseChebyshev(width, clusters)
-
-    def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
-        """Nodes (B, P, d) to the kept ones (B, n, d), in their order."""
-        score = self.score(hidden, adjacency)
-        assignment = self.assign(hidden, adjacency).softmax(-1)
-        coarse = assignment.mT @ hidden
-        pooled = hidden * score[..., None] + assignment @ coarse
-        return take_nodes(pooled, *highest(score.detach(), self.kept))
-
-
-def highest(score: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` highest of scores (..., P), in ascending order of nodes; ties to the first.
-
-    Returns
-    -------
-    index (..., count) of these nodes, and of every node its place (..., P) among them; a node that
-    is left out has the place ``count``.
-    """
-    order = score.sort(dim=-1, descending=True, stable=True).indices
-    left_out = order.sort(-1).indices >= count
-    index = left_out.byte().sort(dim=-1, stable=True).indices[..., :count]
-    return index, torch.where(left_out, count, (~left_out).cumsum(-1) - 1)
-
-
-def take_nodes(values: Tensor, index: Tensor, place: Tensor) -> Tensor:
-    """Rows ``index`` of (..., P, d), where ``place`` is the way back (see :func:`highest`)."""
-    return _Take.apply(values, index, place)
-
-
-def _rows(values: Tensor, index: Tensor) -> Tensor:
-    return values.gather(-2, index[..., None].expand(*index.shape, values.shape[-1]))
-
-
-class _Take(torch.autograd.Function):
-    """Its derivative is a read as well, so nothing is added by atomics."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(values, index, place):
-        return _rows(values, index)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(inputs[2])
-
-    @staticmethod
-    def backward(ctx, grad):
-        (place,) = ctx.saved_tensors
-        return _rows(functional.pad(grad, (0, 0, 0, 1)), place), None, None
 
 
 def hemispheres(rois: Rois) -> Tensor:
@@ -181,19 +54,22 @@ class HemisphereConvolution(nn.Module):
         self.left = glorot_linear(before, after)
         self.right = glorot_linear(before, after)
 
-    def forward(self, parts: list[Tensor], weights: Tensor) -> Tensor:
-        """Left, right and midline nodes (B, n, d), any of them none, to all nodes (B, P, e)."""
+    def sides(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of left, right and midline nodes."""
+        sides = [(side.weight, side.bias) for side in (self.left, self.right)]
+        return [*sides, tuple((one + other) / 2 for one, other in zip(*sides))]
+
+    def forward(self, parts: dict[int, Tensor], operators: dict[int, Tensor]) -> Tensor:
+        """Left, right and midline nodes (B, n, d), any of them missing, to all nodes (B, P, e).
+
+        With the leaky ReLU that follows.
+        """
         sides = [(side.weight, side.bias) for side in (self.left, self.right)]
         sides.append(tuple((one + other) / 2 for one, other in zip(*sides)))
-        heard, start = [], 0
-        for part, (weight, bias) in zip(parts, sides):
-            stop = start + part.shape[-2]
-            if start == stop:
-                continue
-            # Flat, because a batch of slices would repeat the weight for every subject.
-            projected = (part.flatten(0, 1) @ weight.T).unflatten(0, part.shape[:2])
-            heard.append(propagate(weights[:, start:stop, start:stop], projected) + bias)
-            start = stop
+        heard = []
+        for group, part in parts.items():
+            weight, bias = sides[group]
+            heard.append(leaky_relu(operators[group] @ row_linear(part, weight), bias))
         return torch.cat(heard, -2)
 
 
@@ -215,23 +91,42 @@ class BrainEncoder(nn.Module):
         self.pooling = LocalGlobalPooling(units, n_kept, n_clusters)
         self.width = n_kept * units
 
-    def forward(self, fc: Tensor, edges: Tensor, key: Tensor | None = None) -> Tensor:
-        """FC rows and edges (B, P, P) to (B, width); no dropout without a key."""
-        weights, adjacency = fc.abs() * edges, edges.to(fc.dtype)
-        hidden = self.within(fc, weights, key)
-        across = propagate(weights, hidden @ self.across.weight.T) + self.across.bias
-        hidden = functional.leaky_relu(across)
-        return self.pooling(hidden, adjacency).flatten(-2)
+    def graphs(self, fc: Tensor, edges: Tensor) -> Features:
+        """All that the layers read of FC and its edges (B, P, P), which training does not change.
 
-    def within(self, nodes: Tensor, weights: Tensor, key: Tensor | None = None) -> Tensor:
-        """Both convolutions inside hemispheres, (B, P, P) to (B, P, units)."""
-        parts = [
-            dropout(part, self.rate, key, group) if part.numel() else part
-            for group, part in enumerate(nodes.split(self.sizes, -2))
-        ]
-        hidden = functional.leaky_relu(self.first(parts, weights))
-        hidden = dropout(hidden, self.rate, key, MIDLINE + 1)
-        return functional.leaky_relu(self.second(list(hidden.split(self.sizes, -2)), weights))
+        Nodes and operators of the hemispheres that there are, the operator of the whole graph, and
+        its Laplacian.
+        """
+        adjacency = edges.to(fc.dtype)
+        weights, laplacian = fc.abs() * adjacency, Laplacian.of(adjacency)
+        found = {"across": normalised_adjacency(weights), **laplacian._asdict()}
+        for group, rows in self._groups():
+            found[f"nodes{group}"] = fc[:, rows]
+            found[f"within{group}"] = normalised_adjacency(weights[:, rows, rows])
+        return found
+
+    def _groups(self) -> Iterator[tuple[int, slice]]:
+        """Numbers and rows of the hemispheres that have ROIs."""
+        for group, (stop, size) in enumerate(zip(accumulate(self.sizes), self.sizes)):
+            if size:
+                yield group, slice(stop - size, stop)
+
+    def forward(self, graphs: Features, key: Tensor | None = None) -> Tensor:
+        """:meth:`graphs` to (B, width); no dropout without a key."""
+        hidden = row_linear(self.within(graphs, key), self.across.weight)
+        hidden = leaky_relu(graphs["across"] @ hidden, self.across.bias)
+        laplacian = Laplacian(*(graphs[name] for name in Laplacian._fields))
+        return self.pooling(hidden, laplacian).flatten(-2)
+
+    def within(self, graphs: Features, key: Tensor | None = None) -> Tensor:
+        """Both convolutions inside hemispheres, to (B, P, units)."""
+        operators = {group: graphs[f"within{group}"] for group, _ in self._groups()}
+        parts = {
+            group: dropout(graphs[f"nodes{group}"], self.rate, key, group) for group in operators
+        }
+        hidden = dropout(self.first(parts, operators), self.rate, key, MIDLINE + 1)
+        split = hidden.split([part.shape[-2] for part in parts.values()], -2)
+        return self.second(dict(zip(parts, split)), operators)
 
 
 def glorot_linear(before: int, after: int) -> nn.Linear:

@@ -21,13 +21,8 @@ from torch.nn import functional
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity import FISHER_Z
 from brio_core.connectivity.graphs import subject_graph, upper_triangle
-from brio_core.methods.fc_hgnn.brain import (
-    STREAMS,
-    BrainEncoder,
-    TransformerConvolution,
-    hemispheres,
-    sides_are_known,
-)
+from brio_core.methods.fc_hgnn.brain import STREAMS, BrainEncoder, hemispheres, sides_are_known
+from brio_core.methods.fc_hgnn.layers import TransformerConvolution, attended, silence
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod
 from brio_core.methods.layers.environments import mean_over
@@ -181,13 +176,17 @@ class PopulationNetwork(nn.Module):
         """
         outputs, told = [], []
         shares = self.mixture / self.mixture.sum(-1, keepdim=True)
+        silent, hears = silence(heard)
         for layer, (kinds, norm) in enumerate(zip(self.kinds, self.norms)):
             hidden = dropout(hidden, self.rate, key, stream + layer)
-            if memory is None:
-                told.append(torch.stack([kind.tell(hidden) for kind in kinds]))
-            else:
-                told.append(memory[layer])
-            same, other = (kind(hidden, *words) for kind, *words in zip(kinds, told[-1], heard))
+            # One product of all layers of both kinds reads what is wide once.
+            first = 0 if memory is None else 2
+            parts = [part.weight for kind in kinds for part in kind.layers()[first:]]
+            found = (hidden @ torch.cat(parts).T).unflatten(-1, (2, -1, norm.num_features))
+            *words, asked, own = found.movedim((-3, -2), (1, 0))
+            told.append(torch.stack(words, 1) if memory is None else memory[layer])
+            queries = [one + kind.query.bias for one, kind in zip(asked, kinds)]
+            same, other = map(attended, queries, own, told[-1], silent, hears)
             mixed = shares[layer, 0] * same + shares[layer, 1] * other
             hidden = functional.leaky_relu(norm(mixed, present))
             outputs.append(hidden)
@@ -242,16 +241,19 @@ class FcHgnn(GradientMethod):
         self.few_edges.copy_(degree.double().mean() < FEWEST_EDGES)
 
     def make_features(self, inputs: Features) -> Features:
-        """FC and its edges, ROIs ordered by hemisphere, and whom the subject hears."""
-        fc = inputs["fc"]
+        """What the encoder reads of the subject's graph, and whom the subject hears."""
+        graphs = self.brain.graphs(*self.ordered(inputs["fc"]))
+        return {**graphs, **self.population.hear(inputs)}
+
+    def ordered(self, fc: Tensor) -> tuple[Tensor, Tensor]:
+        """FC and its edges, ROIs ordered by hemisphere."""
         strongest = subject_graph(fc, self.hyperparameters.density)
         edges = torch.where(self.few_edges, strongest, fc.abs() > self.hyperparameters.threshold)
         order = self.hemisphere.sort(stable=True).indices
-        ordered = [matrix[:, order][:, :, order] for matrix in (fc, edges)]
-        return {**dict(zip(("fc", "edges"), ordered)), **self.population.hear(inputs)}
+        return tuple(matrix[:, order][:, :, order] for matrix in (fc, edges))
 
     def represent(self, features: Features) -> Tensor:
-        embedded = self.brain(features["fc"], features["edges"])
+        embedded = self.brain(features)
         heard = features["heard"].movedim(-2, 0)
         return self.network(embedded, heard, memory=self.memory)[0]
 
@@ -273,7 +275,7 @@ class FcHgnn(GradientMethod):
     def _together(
         self, features: Features, present: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        embedded = self.brain(features["fc"], features["edges"], key)
+        embedded = self.brain(features, key)
         heard = mutual(features["heard"], features["place"], present)
         return self.network(embedded, heard, present, key=key, stream=STREAMS)
 
