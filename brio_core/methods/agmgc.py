@@ -18,7 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from brio_core.connectivity.graphs import normalised_adjacency, subject_graph, symmetric_top
+from brio_core import kernels
+from brio_core.connectivity.graphs import (
+    neighbours_per_roi,
+    normalised_adjacency,
+    subject_graph,
+    symmetric_top,
+)
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import (
     Batch,
@@ -27,6 +33,7 @@ from brio_core.methods.interface import (
     binary_cross_entropy,
     margin,
 )
+from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.methods.training_scans import TrainView
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
@@ -70,7 +77,8 @@ class SplineConvolution(nn.Module):
         # One product for all control points, in an order that needs no copy afterwards.
         heard = operator.flatten(-3, -2) @ hidden
         heard = heard.unflatten(-2, (-1, self.points)).flatten(-2)
-        return self.thetas(heard) + self.root(hidden)
+        heard = row_linear(heard, self.thetas.weight)
+        return heard + row_linear(hidden, self.root.weight) + self.root.bias
 
 
 class MultiGraphConvolution(nn.Module):
@@ -88,16 +96,23 @@ class MultiGraphConvolution(nn.Module):
         V counts views of the graphs: the mixture of all, and with ``views`` also each of them
         alone. One view that comes in is the input of all.
         """
-        shares = self.mixing.softmax(-1)[None]
+        shares, bias = self.mixing.softmax(-1), self.own.bias
+        own, heard = row_linear(hidden, self.own.weight), []
+        for operator, weight in zip(operators, self.weights):
+            # Views stand side by side, so that an operator is read once for all of them.
+            sent = row_linear(hidden, weight.weight)
+            heard.append((operator @ sent.flatten(-2)).view_as(sent))
+        if len(heard) == 2 and kernels.usable(hidden, "graph_views"):
+            from brio_core.kernels.graph_views import GraphViews
+
+            return GraphViews.apply(own, *heard, shares, bias, 3 if views else 1)
+        shares = shares[None]
         if views:
             alone = torch.eye(len(operators), dtype=shares.dtype, device=shares.device)
             shares = torch.cat([shares, alone])
-        total = self.own(hidden)
-        for number, (operator, weight) in enumerate(zip(operators, self.weights)):
-            # Views stand side by side, so that an operator is read once for all of them.
-            sent = weight(hidden)
-            heard = (operator @ sent.flatten(-2)).unflatten(-1, sent.shape[-2:])
-            total = total + shares[:, number, None] * heard
+        total = own + bias
+        for number, part in enumerate(heard):
+            total = total + shares[:, number, None] * part
         return functional.gelu(total)
 
 
@@ -151,8 +166,12 @@ class LearnerGraph(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Non-negative edge weights (B, P, P) with an empty diagonal."""
-        query, key = self.query(hidden), self.key(hidden)
+        query, key = (row_linear(hidden, part.weight) for part in (self.query, self.key))
         scores = query / (2 * query.shape[-1] ** 0.5) @ key.mT
+        if kernels.usable(scores, "learnt_graph"):
+            from brio_core.kernels.learnt_graph import LearntGraph
+
+            return LearntGraph.apply(scores, neighbours_per_roi(scores.shape[-1], self.density))
         strength = (scores + scores.mT).tanh().relu()
         # Which edges are kept is not differentiated; the weights of those that are kept are.
         return strength * symmetric_top(strength.detach(), self.density)

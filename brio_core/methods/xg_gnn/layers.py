@@ -12,17 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from brio_core import kernels
+from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.methods.layers.series import shifted
 
 
 class RegionLinear(nn.Linear):
-    """A narrow linear layer of regions (..., P, d) whose gradient is summed scan by scan first.
-
-    One product over the regions of all scans would leave most of a GPU idle.
-    """
+    """A linear layer of the regions of many scans, see :func:`row_linear`."""
 
     def forward(self, hidden: Tensor) -> Tensor:
-        out = hidden @ self.weight.T.expand(*hidden.shape[:-2], -1, -1)
+        out = row_linear(hidden, self.weight)
         return out if self.bias is None else out + self.bias
 
 
@@ -42,6 +40,10 @@ class Constructor(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         projected = [layer(tokens) for layer in (self.query, self.sent, self.value)]
         scale = tokens.shape[-1] ** -0.5
+        if kernels.usable(tokens, "self_attention"):
+            from brio_core.kernels.self_attention import SelfAttention
+
+            return SelfAttention.apply(*projected, self.heads, scale)[0]
         query, sent, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in projected
         )
@@ -131,7 +133,8 @@ class SiteNorm(nn.BatchNorm1d):
 
     def forward(self, values: Tensor) -> Tensor:
         if not self.training:
-            return super().forward(values.flatten(0, -2)).view_as(values)
+            scale = self.weight * (self.running_var + self.eps).rsqrt()
+            return values * scale + (self.bias - self.running_mean * scale)
         normed, mean, variance = self._normed(values)
         count = values[0].numel() // values.shape[-1]
         remember_in_turn(self.running_mean, mean, self.momentum)
@@ -249,6 +252,10 @@ class LinearConvolutions(nn.Module):
 
     def _pool(self, responses: Tensor, lengths: Tensor) -> Tensor:
         """Largest response in every bin of the first ``lengths`` (S, n) places."""
+        if kernels.usable(responses, "pooling"):
+            from brio_core.kernels.pooling import MaxOfBins
+
+            return MaxOfBins.apply(responses, lengths, self.bins)
         place = torch.arange(responses.shape[-1], device=responses.device)
         lengths = lengths[..., None, None, None]
         pooled = []
