@@ -15,28 +15,33 @@ from brio_core.kernels.functions import Fused, power_of_2
 
 # Numbers in a tile (some units of some edges), programs per graph, and warps per program.
 FORWARD = (4096, 1, 8)
-BACKWARD = (2048, 2, 1)
+BACKWARD = (2048, 4, 1)
 # Units of a tile, if there are so many.
 WIDTH = 64
 
 
 @triton.jit
-def _relu_sum(inputs, scale, unit, opened, out, listed, more, WORDS: tl.constexpr):
-    """Scores of some edges, or ``more`` of them; which units are open is noted, 32 in a word."""
+def _relu_sum(inputs, scale, unit, opened, listed, WORDS: tl.constexpr):
+    """Scores of some edges; which units are open is noted, 32 in a word."""
     bit = tl.full(unit.shape, 1, tl.int32) << (unit % 32)
     for word in tl.static_range(WORDS):
         here = (inputs > 0) & (unit // 32 == word)[None, :]
         tl.store(opened + word, tl.sum(tl.where(here, bit[None, :], 0), 1), mask=listed)
-    total = tl.sum(tl.maximum(inputs, 0.0) * scale[None, :], 1)
-    total += tl.load(out, mask=listed & more, other=0.0)
-    tl.store(out, total, mask=listed)
+    return tl.sum(tl.maximum(inputs, 0.0) * scale[None, :], 1)
+
+
+@triton.jit
+def _add(out, total, listed, more):
+    """Store the scores of some edges, or ``more`` of them."""
+    tl.store(out, total + tl.load(out, mask=listed & more, other=0.0), mask=listed)
 
 
 @triton.jit
 def _scores(
     sender, receiver, weight, pairs, starts, out, opened,
     batch, experts, p, e, d: tl.constexpr,
-    EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr, TILES: tl.constexpr,
+    MEAN: tl.constexpr, EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
+    TILES: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
     row = graph // (experts * batch) * batch + graph % batch
@@ -48,7 +53,7 @@ def _scores(
     sender += nodes
     receiver += nodes
     pairs += row * 2 * e
-    out += graph * 2 * e
+    out += graph * (e if MEAN else 2 * e)
     opened += graph * 2 * e * WORDS * TILES
     for tile in range(TILES):
         # What one thread has stored another one may add to.
@@ -64,34 +69,40 @@ def _scores(
             there = tl.load(sender + i + some[None, :], mask=inside, other=0.0)
             there += tl.load(receiver + j + some[None, :], mask=inside, other=0.0)
             bits = opened + (place * TILES + tile) * WORDS
-            _relu_sum(there, scale, unit, bits, out + place, listed, tile > 0, WORDS)
+            sent = _relu_sum(there, scale, unit, bits, listed, WORDS)
             back = tl.load(sender + j + some[None, :], mask=inside, other=0.0)
             back += tl.load(receiver + i + some[None, :], mask=inside, other=0.0)
             bits = opened + ((e + place) * TILES + tile) * WORDS
-            _relu_sum(back, scale, unit, bits, out + e + place, listed, tile > 0, WORDS)
+            returned = _relu_sum(back, scale, unit, bits, listed, WORDS)
+            if MEAN:
+                _add(out + place, (sent + returned) * 0.5, listed, tile > 0)
+            else:
+                _add(out + place, sent, listed, tile > 0)
+                _add(out + e + place, returned, listed, tile > 0)
     first = count + tl.program_id(1) * EDGES
     for start in range(first, e, tl.num_programs(1) * EDGES):
         place = start + tl.arange(0, EDGES)
         tl.store(out + place, 0.0, mask=place < e)
-        tl.store(out + e + place, 0.0, mask=place < e)
+        if not MEAN:
+            tl.store(out + e + place, 0.0, mask=place < e)
 
 
 @triton.jit
-def _through(opened, grad, place, stride, listed, unit, WORDS: tl.constexpr):
+def _through(opened, above, place, stride, listed, unit, WORDS: tl.constexpr):
     """The gradients of some edges for every unit that is open, zero for the others."""
     words = tl.load(opened + place * stride, mask=listed, other=0)[:, None]
     for word in tl.static_range(1, WORDS):
         next_words = tl.load(opened + place * stride + word, mask=listed, other=0)[:, None]
         words = tl.where((unit // 32 == word)[None, :], next_words, words)
-    above = tl.load(grad + place, mask=listed, other=0.0)[:, None]
-    return tl.where((words >> (unit % 32)[None, :]) & 1 != 0, above, 0.0)
+    bit = tl.full(unit.shape, 1, tl.int32) << (unit % 32)
+    return tl.where(words & bit[None, :] != 0, above[:, None], 0.0)
 
 
 @triton.jit
 def _backward(
     sender, receiver, weight, opened, order, starts, grad, to_sender, to_receiver, to_weight,
     batch, experts, p, e, d: tl.constexpr,
-    EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
+    MEAN: tl.constexpr, EDGES: tl.constexpr, UNITS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     graph = tl.program_id(0).to(tl.int64)
     row = graph // (experts * batch) * batch + graph % batch
@@ -106,7 +117,7 @@ def _backward(
     receiver += nodes
     to_sender += nodes
     to_receiver += nodes
-    grad += graph * 2 * e
+    grad += graph * (e if MEAN else 2 * e)
     opened += graph * 2 * e * words + tile * WORDS
     order += row * 2 * e
     starts += row * (p + 1)
@@ -120,9 +131,15 @@ def _backward(
             step = start + tl.arange(0, EDGES)
             listed = step < last
             place = tl.load(order + step, mask=listed, other=0)
-            sent += tl.sum(_through(opened, grad, place, words, listed, unit, WORDS), 0)
             opposite = tl.where(place < e, place + e, place - e)
-            received += tl.sum(_through(opened, grad, opposite, words, listed, unit, WORDS), 0)
+            if MEAN:
+                above = 0.5 * tl.load(grad + tl.minimum(place, opposite), mask=listed, other=0.0)
+                below = above
+            else:
+                above = tl.load(grad + place, mask=listed, other=0.0)
+                below = tl.load(grad + opposite, mask=listed, other=0.0)
+            sent += tl.sum(_through(opened, above, place, words, listed, unit, WORDS), 0)
+            received += tl.sum(_through(opened, below, opposite, words, listed, unit, WORDS), 0)
         own = node * stride + some
         tl.store(to_sender + own, sent * scale, mask=some < d)
         tl.store(to_receiver + own, received * scale, mask=some < d)
@@ -151,27 +168,29 @@ def _tile(d: int, numbers: int) -> tuple[dict[str, int], int]:
 class EdgeScores(Fused):
     """``sum_k w_k relu(s_ik + r_jk)`` of all listed edges, (*F, *K, B, 2E); zero in empty places.
 
-    Nodes (*F, B, P, *K, D), weight (*F, *K, D), lists (*F, B, .). Also the bits of open units
-    (*F, *K, B, 2E, words), which are not set in empty places.
+    Nodes (*F, B, P, *K, D), weight (*F, *K, D), lists (*F, B, .). With ``mean`` the two directions
+    of an edge are averaged, (*F, *K, B, E). Also the bits of open units (*F, *K, B, 2E, words),
+    which are not set in empty places.
     """
 
     @staticmethod
-    def run(sender, receiver, weight, pairs, order, starts):
+    def run(sender, receiver, weight, pairs, order, starts, mean=False):
         graphs, *sizes = _sizes(sender, pairs, starts)
         numbers, parts, warps = FORWARD
         tile, tiles = _tile(sender.shape[-1], numbers)
-        out = sender.new_empty(*weight.shape[:-1], *pairs.shape[-2:])
-        shape = (*out.shape, tiles * tile["WORDS"])
+        lead, places = (*weight.shape[:-1], pairs.shape[-2]), pairs.shape[-1]
+        out = sender.new_empty(*lead, places // 2 if mean else places)
+        shape = (*lead, places, tiles * tile["WORDS"])
         opened = torch.empty(shape, dtype=torch.int32, device=out.device)
         _scores[(graphs, parts)](
             sender, receiver, weight, pairs, starts, out, opened, *sizes,
-            **tile, TILES=tiles, num_warps=warps,
+            MEAN=mean, **tile, TILES=tiles, num_warps=warps,
         )  # fmt: skip
         return out, opened
 
     @staticmethod
     def keep(inputs, output):
-        sender, receiver, weight, _, order, starts = inputs
+        sender, receiver, weight, _, order, starts = inputs[:6]
         return sender, receiver, weight, output[1], order, starts
 
     @staticmethod
@@ -183,7 +202,8 @@ class EdgeScores(Fused):
         to_weight = sender.new_empty(graphs, parts, sender.shape[-1])
         _backward[(graphs, parts, tiles)](
             sender, receiver, weight, opened, order, starts, grad,
-            to_sender, to_receiver, to_weight, *sizes, **tile, num_warps=warps,
+            to_sender, to_receiver, to_weight, *sizes,
+            MEAN=grad.shape[-1] < order.shape[-1], **tile, num_warps=warps,
         )  # fmt: skip
         # Summing the parts in a fixed order keeps the result the same in every run.
         parts = to_weight.view(*weight.shape[:-1], -1, weight.shape[-1])

@@ -19,19 +19,20 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from brio_core import kernels
 from brio_core.connectivity.fisher_z import without_diagonal
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import (
+    alignment,
     bernoulli_divergence,
-    concrete,
+    drawn_attention,
     drawn_graphs,
-    logistic_noise,
-    pair_variance,
 )
 from brio_core.methods.layers.extractors import make_extractor
 from brio_core.methods.layers.norms import NodeNorm, norm_relu
+from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
 
@@ -62,10 +63,10 @@ class WideGin(nn.Module):
 
         # The sum over neighbours and the first Linear commute: the narrower comes first.
         if self.first.in_features > self.first.out_features:
-            hidden = hear(self.first(hidden))
+            hidden = hear(row_linear(hidden, self.first.weight))
         else:
-            hidden = self.first(hear(hidden))
-        return self.second(norm_relu(hidden, self.norm))
+            hidden = row_linear(hear(hidden), self.first.weight)
+        return row_linear(norm_relu(hidden, self.norm), self.second.weight)
 
 
 class VirtualGin(nn.Module):
@@ -182,12 +183,11 @@ class BrainOod(GradientMethod):
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         s, features, key = self.hyperparameters, batch.features, batch.key
         edges = EdgeLists.of(features)
-        mask = edges.mask
-        looped = mask + self._identity(mask)
+        mask, looped = edges.mask, edges.spread(edges.present, 1.0)
         nodes, selection = self.encode(features, looped, key, 0, looped=True)
         scores = self.extractor(nodes, edges, mask, key, EXTRACTOR)
         # Each direction has its own noise.
-        attention = concrete(scores, logistic_noise(key, tuple(scores.shape), ATTENTION))
+        attention = drawn_attention(scores, key, ATTENTION)
         pooled = self.subgraphs(features, edges, attention.mean(-2), key)
         columns = torch.stack([1 - batch.label, batch.label], -1).to(pooled.dtype)
         present = edges.present[..., None, :]
@@ -232,7 +232,7 @@ class BrainOod(GradientMethod):
         """
         stream = PASSES + 10 * number
         selection = self.selector(key, stream)
-        nodes = features["nodes"] * selection
+        nodes = selected(features["nodes"], selection)
         return self.encoder(nodes, adjacency, key, stream + 1, looped), selection
 
     def chance(self, features: Features) -> Tensor:
@@ -279,17 +279,13 @@ class BrainOod(GradientMethod):
         return torch.eye(self.n_rois, dtype=like.dtype, device=like.device)
 
 
-def alignment(scores: Tensor, edges: EdgeLists, mask: Tensor, absent_edges: str) -> Tensor:
-    """Standard deviation over subjects of every pair's logit (B, 2, E), averaged over pairs.
+def selected(nodes: Tensor, selection: Tensor) -> Tensor:
+    """Features (B, P, P) times the mask (P, P)."""
+    if kernels.usable(nodes, "selected"):
+        from brio_core.kernels.selected import Selected
 
-    ``skip`` takes the subjects that have the edge, and pairs that two of them have; with ``zero``
-    the logit of an absent edge is zero, and all pairs count.
-    """
-    variance, count = pair_variance(scores, edges, mask, absent_edges)
-    # The root of zero has no derivative.
-    varies = variance > 0
-    deviation = variance.where(varies, 1).sqrt() * varies
-    return deviation.sum() / (count > 1).sum().clamp_min(1)
+        return Selected.apply(selection, nodes)
+    return nodes * selection
 
 
 def row_entropy(selection: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
 from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
-from brio_core.methods.layers.edge_masks import bernoulli_divergence, concrete, logistic_noise
+from brio_core.methods.layers.edge_masks import bernoulli_divergence, drawn_attention
 from brio_core.methods.layers.extractors import make_extractor
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import dropout
@@ -88,15 +88,15 @@ class Gsat(GradientMethod):
         """The pooled nodes of the second pass."""
         edges, mask = _edges(features)
         attention = self.edge_logits(features, edges, mask, None).sigmoid()
-        return self.encode(features, self.attended(features, edges, mask, attention), None, 0)
+        return self.encode(features, self.attended(features, edges, attention), None, 0)
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         features = batch.features
         edges, mask = _edges(features)
         scores = self.edge_logits(features, edges, mask, batch.key)
         # Each direction has its own noise.
-        attention = concrete(scores, logistic_noise(batch.key, tuple(scores.shape), ATTENTION))
-        adjacency = self.attended(features, edges, mask, attention)
+        attention = drawn_attention(scores, batch.key, ATTENTION)
+        adjacency = self.attended(features, edges, attention)
         logits = self.head(self.encode(features, adjacency, batch.key, SECOND_PASS)).squeeze(-1)
         classification = binary_cross_entropy(logits, batch.label)
         present = edges.present[..., None, :]
@@ -121,14 +121,12 @@ class Gsat(GradientMethod):
         nodes = self.nodes(features, self.weights(features, mask), key, FIRST_PASS)
         return self.extractor(nodes, edges, mask, key, EXTRACTOR)
 
-    def attended(
-        self, features: Features, edges: EdgeLists, mask: Tensor, attention: Tensor
-    ) -> Tensor:
+    def attended(self, features: Features, edges: EdgeLists, attention: Tensor) -> Tensor:
         """Edge weights times the mean attention of the two directions, (B, P, P)."""
-        return self.weights(features, mask) * edges.spread(attention.mean(-2))
+        return self.weights(features, edges.spread(attention.mean(-2)))
 
     def weights(self, features: Features, mask: Tensor) -> Tensor:
-        """What messages weigh without attention."""
+        """What messages weigh where the graph's ones and zeros, or attention, are the mask."""
         binary = self.hyperparameters.edge_weight == "binary"
         return mask if binary else features["nodes"].abs() * mask
 

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
+from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.disco.experts import (
     ExpertGin,
     ExpertLinear,
@@ -13,12 +14,23 @@ from brio_core.methods.disco.experts import (
     entmax,
     side_by_side,
 )
+from brio_core.methods.disco.graphs import ExpertGraphs
+from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
 
 KEY = torch.tensor(1)
 
 
 def draw(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def some_graphs(experts, *folds_and_graphs):
+    """Lists of small graphs, and what each expert keeps of them."""
+    *folds, graphs = folds_and_graphs or (2,)
+    fc = draw(*folds, graphs, 6, 6, seed=2)
+    edges = list_edges(subject_graph(fc + fc.mT, 0.2), 0.2)
+    drawn = draw(*folds, experts, graphs, edges.n_places, seed=3) > 0
+    return edges, drawn * edges.present.unsqueeze(-3)
 
 
 def test_linear_equals_one_linear_per_expert():
@@ -55,12 +67,13 @@ def test_norm_equals_batch_norm_per_expert():
 def test_gin_equals_its_formula_for_every_expert():
     torch.manual_seed(0)
     network = ExpertGin(3, 5, 4, layers=2, rate=0.5).eval()
-    nodes, kept = draw(2, 6, 5), (draw(3, 2, 6, 1) > 0).float()
-    # Nodes that are not kept have no edges.
-    graphs = (draw(3, 2, 6, 6) > 0) * kept * kept.mT
+    nodes, (edges, masks) = draw(2, 6, 5), some_graphs(3)
     with torch.no_grad():
         network.epsilon.copy_(draw(2, 3))
-    found = network(nodes, graphs, kept, None, 0)
+    found = network(nodes, ExpertGraphs(edges, masks), None, 0)
+    graphs = edges.spread(masks)
+    kept = (graphs.sum(-1, keepdim=True) > 0).float()
+    assert 0 < kept.mean() < 1
     for expert in range(3):
         hidden = nodes * kept[expert]
         for layer in range(2):
@@ -74,7 +87,7 @@ def test_gin_equals_its_formula_for_every_expert():
 
 def test_dropout_follows_the_key():
     network = ExpertGin(2, 5, 4, layers=2, rate=0.5)
-    inputs = (draw(2, 6, 5), torch.ones(2, 2, 6, 6), torch.ones(2, 2, 6, 1))
+    inputs = (draw(2, 6, 5), ExpertGraphs(*some_graphs(2)))
     one, again, other = (network(*inputs, torch.tensor(key), 0) for key in (1, 1, 2))
     assert torch.equal(one, again) and not torch.equal(one, other)
 
@@ -82,18 +95,19 @@ def test_dropout_follows_the_key():
 def test_maps_over_folds():
     torch.manual_seed(0)
     networks = [ExpertGin(2, 5, 4, layers=2, rate=0.5) for _ in range(2)]
-    nodes, graphs = draw(2, 3, 6, 5), (draw(2, 2, 3, 6, 6) > 0).float()
+    nodes, (lists, masks) = draw(2, 3, 6, 5), some_graphs(2, 2, 3)
 
-    def loss(parameters, buffers, nodes, graphs):
-        inputs = (nodes, graphs, torch.ones_like(graphs[..., :1]), KEY, 0)
+    def loss(parameters, buffers, nodes, masks, *lists):
+        inputs = (nodes, ExpertGraphs(EdgeLists(*lists), masks), KEY, 0)
         return functional_call(networks[0], (parameters, buffers), inputs).square().sum()
 
     parameters, buffers = stack_module_state(networks)
     parameters = {name: value.detach() for name, value in parameters.items()}
-    together = vmap(grad(loss))(parameters, buffers, nodes, graphs)
+    together = vmap(grad(loss))(parameters, buffers, nodes, masks, *lists)
     for fold, network in enumerate(networks):
         own = dict(network.named_parameters())
-        alone = grad(loss)(own, dict(network.named_buffers()), nodes[fold], graphs[fold])
+        given = (nodes[fold], masks[fold], *(part[fold] for part in lists))
+        alone = grad(loss)(own, dict(network.named_buffers()), *given)
         for name, value in alone.items():
             torch.testing.assert_close(together[name][fold], value, rtol=1e-3, atol=1e-3)
 

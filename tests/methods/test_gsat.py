@@ -23,7 +23,7 @@ def attention_of(module, features):
     """What multiplies the messages, (B, P, P)."""
     edges = EdgeLists.of(features)
     attention = module.edge_logits(features, edges, edges.mask, None).sigmoid()
-    return module.attended(features, edges, edges.mask, attention)
+    return module.attended(features, edges, attention)
 
 
 def test_divergence_is_zero_at_the_rate_and_minus_log_rate_at_one():
@@ -72,7 +72,7 @@ def test_full_attention_is_the_plain_gin(edge_weight):
     module, features = make(edge_weight=edge_weight)
     edges = EdgeLists.of(features)
     ones = torch.ones(SUBJECTS, 2, edges.pairs.shape[-1] // 2)
-    forced = module.attended(features, edges, edges.mask, ones)
+    forced = module.attended(features, edges, ones)
     plain = subject_graph(features["nodes"], module.hyperparameters.density).float()
     if edge_weight == "abs":
         plain = plain * features["nodes"].abs()

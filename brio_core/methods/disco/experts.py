@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from brio_core.methods.disco.graphs import ExpertGraphs
 from brio_core.methods.layers.norms import norm_relu, remember
 
 NEWTON_STEPS = 24
@@ -126,30 +127,20 @@ class ExpertGin(nn.Module):
         self.epsilon = nn.Parameter(torch.zeros(layers, experts))
 
     def forward(
-        self,
-        nodes: Tensor,
-        adjacency: Tensor,
-        kept: Tensor,
-        key: Tensor | None,
-        stream: int,
+        self, nodes: Tensor, graphs: ExpertGraphs, key: Tensor | None, stream: int
     ) -> Tensor:
-        """Nodes (B, P, d) that all experts share, on graphs of their own (K, B, P, P).
+        """Nodes (B, P, d) that all experts share, on graphs of their own, to (K, B, P, e).
 
-        The features of nodes that are not ``kept``, ones and zeros (K, B, P, 1), count as zero;
-        such nodes have no edges. Dropout takes a key and one stream per layer from ``stream`` on.
+        The features of nodes that are not kept count as zero. Dropout takes a key and one stream
+        per layer from ``stream`` on.
         """
         hidden = nodes
         for layer, (first, second, norm) in enumerate(zip(self.first, self.second, self.norms)):
             # The first Linear commutes with the sum over neighbours.
-            if layer == 0:
-                hidden = side_by_side(hidden, first.weight).movedim(-2, 0).contiguous()
-            else:
-                hidden = first.project(hidden)
-            centre = (1 + self.epsilon[layer]).view(-1, 1, 1, 1)
-            # Nobody hears a node without edges, so only its own term must vanish.
-            centre = centre * kept if layer == 0 else centre.expand_as(kept)
-            heard = torch.addcmul(adjacency @ hidden, hidden, centre) + first.bias[:, None, None]
-            hidden = norm_relu(second(heard.relu()), norm, self.rate, key, stream + layer)
+            beside = layer == 0
+            hidden = side_by_side(hidden, first.weight) if beside else first.project(hidden)
+            heard = graphs.hear(hidden, 1 + self.epsilon[layer], first.bias, beside)
+            hidden = norm_relu(second(heard), norm, self.rate, key, stream + layer)
         return hidden
 
 

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from brio_core import kernels
 from brio_core.methods.disco.experts import (
     ExpertGin,
     ExpertLinear,
@@ -25,6 +26,7 @@ from brio_core.methods.disco.experts import (
     entmax,
     side_by_side,
 )
+from brio_core.methods.disco.graphs import ExpertGraphs
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
@@ -97,9 +99,19 @@ class EdgeSelector(nn.Module):
         send, receive = self.first.weight.chunk(2, 1)
         sender = side_by_side(nodes, send) + self.first.bias
         receiver = side_by_side(nodes, receive)
-        scores = edge_scores(sender, receiver, self.last.weight.squeeze(-1), edges)
+        scores = mean_scores(sender, receiver, self.last.weight.squeeze(-1), edges)
         bias = self.last.bias.squeeze(-1)
         return binary_masks(scores, bias, edges, key, MASKS, self.noise, self.temperature)
+
+
+def mean_scores(sender: Tensor, receiver: Tensor, weight: Tensor, edges: EdgeLists) -> Tensor:
+    """The mean of both directions' :func:`edge_scores`, (K, B, E)."""
+    if kernels.usable(sender, "edge_scores"):
+        from brio_core.kernels.edge_scores import EdgeScores
+
+        lists = (edges.pairs, edges.order, edges.starts)
+        return EdgeScores.apply(sender, receiver, weight, *lists, True)[0]
+    return edge_scores(sender, receiver, weight, edges).mean(-2)
 
 
 class Gate(nn.Module):
@@ -192,15 +204,11 @@ class Disco(GradientMethod):
         """What every expert keeps of every graph, and makes of it; random with a key."""
         edges = EdgeLists.of(features)
         nodes = features["nodes"]
-        mask = edges.mask[None]
-        everywhere = torch.ones_like(mask[..., :1])
-        selected = self.selector(nodes, mask, everywhere, key, SELECTOR).squeeze(0)
+        selected = self.selector(nodes, ExpertGraphs(edges), key, SELECTOR).squeeze(0)
         masks = self.edge_selector(selected, edges, key)
-        adjacency = edges.spread(masks)
-        # A node is kept with any of its edges; no gradient goes through that.
-        kept = (adjacency.detach().sum(-1, keepdim=True) > 0).to(nodes.dtype)
-        pooled = self.encoder(nodes, adjacency, kept, key, EXPERTS).mean(-2)
-        parts = (self.head(pooled), pooled, masks, kept.squeeze(-1))
+        graphs = ExpertGraphs(edges, masks)
+        pooled = self.encoder(nodes, graphs, key, EXPERTS).mean(-2)
+        parts = (self.head(pooled), pooled, masks, graphs.kept)
         return Opinions(*(part.transpose(0, 1) for part in parts))
 
     @staticmethod

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.connectivity.graphs import neighbours_per_roi, subject_graph
 
 
@@ -56,9 +57,22 @@ class EdgeLists(NamedTuple):
         """Values of all edges, (..., B, P, P) to (..., B, 2, E); zero in empty places."""
         return _Collect.apply(dense.flatten(-2), self.pairs, self.slots).unflatten(-1, (2, -1))
 
-    def spread(self, values: Tensor) -> Tensor:
-        """Undirected values (..., B, E) as symmetric matrices (..., B, P, P), zero elsewhere."""
-        return self._square(_Spread.apply(values, self.pairs, self.slots))
+    def spread(self, values: Tensor, diagonal: float = 0.0) -> Tensor:
+        """Undirected values (..., B, E) as symmetric matrices (..., B, P, P), zero elsewhere.
+
+        All nodes have ``diagonal`` where they meet themselves.
+        """
+        if kernels.usable(values, "edge_lists"):
+            from brio_core.kernels.edge_lists import Spread
+
+            lists = (self.pairs, self.slots)
+            return Spread.apply(values, *lists, None, self.n_rois, 0, diagonal)
+        spread = self._square(_Spread.apply(values, self.pairs, self.slots))
+        if diagonal:
+            spread = spread + diagonal * torch.eye(
+                self.n_rois, dtype=values.dtype, device=values.device
+            )
+        return spread
 
     def _square(self, flat: Tensor) -> Tensor:
         return flat.unflatten(-1, (self.n_rois, self.n_rois))

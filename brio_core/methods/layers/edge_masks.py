@@ -8,8 +8,9 @@ import math
 import torch
 from torch import Tensor
 
+from brio_core import kernels
 from brio_core.methods.layers.edge_lists import EdgeLists
-from brio_core.system.randomness import uniform
+from brio_core.system.randomness import fold_in, uniform
 
 # Half a step of the 24-bit grid of uniform numbers, so that no logarithm meets a zero.
 TINY = 2.0**-25
@@ -33,6 +34,15 @@ def concrete(logits: Tensor, noise: Tensor, temperature: float = 1.0) -> Tensor:
     return (noisy if temperature == 1 else noisy / temperature).sigmoid()
 
 
+def drawn_attention(scores: Tensor, key: Tensor, stream: int) -> Tensor:
+    """Relaxed samples ``concrete(scores, logistic_noise)``, each place with noise of its own."""
+    if kernels.usable(scores, "edge_masks"):
+        from brio_core.kernels.edge_masks import Attention
+
+        return Attention.apply(scores, fold_in(key, stream + 1), TINY)
+    return concrete(scores, logistic_noise(key, tuple(scores.shape), stream))
+
+
 def straight_through(soft: Tensor) -> Tensor:
     """1 where ``soft`` is above one half, else 0, with the gradient of ``soft``."""
     hard = (soft > 0.5).to(soft.dtype)
@@ -53,9 +63,13 @@ def drawn_graphs(
 
     ``rate`` (B, E) is that of undirected edges.
     """
-    identity = torch.eye(edges.n_rois, dtype=rate.dtype, device=rate.device)
+    if kernels.usable(rate, "edge_lists"):
+        from brio_core.kernels.edge_lists import Spread
+
+        drawn = (edges.pairs, edges.slots, fold_in(key, stream + 1), edges.n_rois)
+        return [Spread.apply(rate, *drawn, n * rate.numel(), 1.0) for n in range(count)]
     masks = bernoulli_masks(rate, count, key, stream)
-    return [edges.spread(kept) + identity for kept in masks]
+    return [edges.spread(kept, 1.0) for kept in masks]
 
 
 def pair_variance(
@@ -66,6 +80,12 @@ def pair_variance(
     ``skip`` counts the graphs that have the edge; with ``zero`` the value of an absent edge is
     zero, and all graphs count. ``mask`` is ``edges.mask``.
     """
+    if kernels.usable(values, "pair_variance"):
+        from brio_core.kernels.pair_variance import PairVariance
+
+        lists = (edges.pairs, edges.slots, edges.n_rois)
+        variance, _, count = PairVariance.apply(values, *lists, absent == "zero")
+        return variance.view(mask.shape[1:]), count.view(mask.shape[1:])
     above, below = edges.spread(values.movedim(-2, 0)).unbind()
     dense = torch.where(torch.ones_like(mask[0], dtype=torch.bool).triu(), above, below)
     if absent == "zero":
@@ -73,6 +93,19 @@ def pair_variance(
     count = mask.sum(0)
     mean = dense.sum(0) / count.clamp_min(1)
     return ((dense - mean) * mask).square().sum(0) / (count - 1).clamp_min(1), count
+
+
+def alignment(scores: Tensor, edges: EdgeLists, mask: Tensor, absent_edges: str) -> Tensor:
+    """Standard deviation over subjects of every pair's logit (B, 2, E), averaged over pairs.
+
+    ``skip`` takes the subjects that have the edge, and pairs that two of them have; with ``zero``
+    the logit of an absent edge is zero, and all pairs count.
+    """
+    variance, count = pair_variance(scores, edges, mask, absent_edges)
+    # The root of zero has no derivative.
+    varies = variance > 0
+    deviation = variance.where(varies, 1).sqrt() * varies
+    return deviation.sum() / (count > 1).sum().clamp_min(1)
 
 
 def binary_masks(
@@ -86,14 +119,22 @@ def binary_masks(
 ) -> Tensor:
     """Masks of K experts on undirected edges, ones and zeros (K, B, E); zero in empty places.
 
-    The logit of an edge is the mean score of its two directions (K, B, 2, E) plus a bias (K,).
+    The logit of an edge is the mean score of its two directions (K, B, E) plus a bias (K,).
     With a key the masks are drawn, with straight-through gradients; without one they are those
     that would be drawn in more than half of the cases.
     """
     gumbel = noise == "gumbel"
-    logits = scores.mean(-2) + bias[:, None, None]
+    threshold = GUMBEL_MEDIAN if gumbel else 0.0
+    if kernels.usable(scores, "edge_masks"):
+        from brio_core.kernels.edge_masks import BinaryMasks, FixedMasks
+
+        if key is None:
+            return FixedMasks.apply(scores, bias, edges.starts, threshold)
+        given = (scores, bias, fold_in(key, stream + 1), edges.starts)
+        return BinaryMasks.apply(*given, TINY, temperature, gumbel)
+    logits = scores + bias[:, None, None]
     if key is None:
-        drawn = (logits > (GUMBEL_MEDIAN if gumbel else 0.0)).to(logits.dtype)
+        drawn = (logits > threshold).to(logits.dtype)
     else:
         draw = gumbel_noise if gumbel else logistic_noise
         drawn = straight_through(
@@ -105,7 +146,15 @@ def binary_masks(
 def bernoulli_divergence(
     attention: Tensor, rate: float, present: Tensor, guard: float = 1e-6
 ) -> Tensor:
-    """KL of Bernoulli(attention) from Bernoulli(rate), averaged over all edges of the batch."""
+    """KL of Bernoulli(attention) from Bernoulli(rate), averaged over all edges of the batch.
+
+    Attention (B, 2, E) and present (B, 1, E).
+    """
+    if kernels.usable(attention, "edge_masks"):
+        from brio_core.kernels.edge_masks import Divergence
+
+        sums = Divergence.apply(attention, present, rate, guard)
+        return sums.sum() / (present.sum() * attention.shape[-2])
     kept = attention * (attention / rate + guard).log()
     dropped = (1 - attention) * ((1 - attention) / (1 - rate) + guard).log()
     present = present.expand_as(attention)
@@ -117,6 +166,17 @@ def keep_rate(masks: Tensor, present: Tensor) -> Tensor:
     return masks.sum(-1) / present.sum(-1)
 
 
+def overlaps(masks: Tensor) -> tuple[Tensor, Tensor]:
+    """How many items every two masks share, (B, K, N) to (B, K, K), and every mask has, (B, K)."""
+    if kernels.usable(masks, "edge_masks"):
+        from brio_core.kernels.edge_masks import Overlaps
+
+        # Masks come from experts, whose axis leads in memory.
+        both = Overlaps.apply(masks.transpose(0, 1))
+        return both[..., :-1], both[..., -1]
+    return masks @ masks.mT, masks.sum(-1)
+
+
 def correlations(masks: Tensor, present: Tensor, guard: float = 1e-6) -> Tensor:
     """Correlation over present items of every two masks, (B, K, N) to (B, K, K).
 
@@ -124,9 +184,10 @@ def correlations(masks: Tensor, present: Tensor, guard: float = 1e-6) -> Tensor:
     itself included.
     """
     count = present.sum(-1)[:, None]
-    mean = masks.sum(-1) / count
+    shared, total = overlaps(masks)
+    mean = total / count
     # Sums of zeros and ones are exact, so nothing is lost to cancellation.
-    covariance = masks @ masks.mT / count[..., None] - mean[..., :, None] * mean[..., None, :]
+    covariance = shared / count[..., None] - mean[..., :, None] * mean[..., None, :]
     variance = covariance.diagonal(dim1=-2, dim2=-1)
     scale = (variance[..., :, None] * variance[..., None, :]).clamp_min(0) + guard**2
     return covariance / scale.sqrt()
