@@ -6,7 +6,7 @@ from torch.func import grad, vmap
 
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
-from brio_core.methods.layers.edge_scores import edge_scores
+from brio_core.methods.layers.edge_scores import EPSILON, edge_scores, normed_sides
 
 DENSITY = 0.2
 
@@ -80,3 +80,59 @@ def test_kernel_equals_its_twin(experts, rois, units):
         parts = (vmap(score)(*moved), *vmap(lambda *x: derivatives(edge_scores, *x))(*moved))
         results.append([part.cpu() for part in parts])
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-3)
+
+
+def sides_example(graphs=3, rois=9, units=5):
+    """Two folds of both sides, graphs in whose first one node has no edge, and what comes back."""
+    draw = torch.Generator().manual_seed(3)
+    mask = torch.rand(2, graphs, rois, rois, generator=draw) < 0.3
+    mask = mask | mask.mT
+    mask[:, 0, 1] = mask[:, 0, :, 1] = False
+    sides = torch.randn(2, 2, graphs, rois, units, generator=draw)
+    above = torch.randn(2, 2, graphs, rois, units, generator=draw)
+    # A mean that is large beside the deviation, and sides that differ in size.
+    return sides[0] * 2 + 30, sides[1] / 100, mask.float(), *above
+
+
+def normed(sender, receiver, mask, first, second):
+    """Both sides, and their gradients."""
+
+    def loss(sender, receiver):
+        found = normed_sides(sender, receiver, mask)
+        return (found[0] * first + found[1] * second).sum(), found
+
+    return grad(loss, argnums=(0, 1), has_aux=True)(sender, receiver)
+
+
+def test_normed_sides_are_those_of_every_edge():
+    sender, receiver, mask, *above = (part[0].double() for part in sides_example())
+    sides = [side.requires_grad_() for side in (sender, receiver)]
+    found = normed_sides(*sides, mask)
+    wanted = []
+    for left, right, graph in zip(*sides, mask):
+        i, j = graph.nonzero().T
+        edges = left[i] + right[j]
+        scale = (edges.var(0, correction=0) + EPSILON).rsqrt()
+        wanted.append(((left - left[i].mean(0)) * scale, (right - right[j].mean(0)) * scale))
+    wanted = [torch.stack(side) for side in zip(*wanted)]
+    torch.testing.assert_close(found, tuple(wanted))
+    slopes = (torch.autograd.grad(values, sides, above) for values in (found, wanted))
+    torch.testing.assert_close(*slopes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize(("rois", "units"), [(9, 5), (200, 64), (116, 300), (415, 20)])
+def test_normed_sides_kernel_equals_its_twin(rois, units, precision):
+    results, before = [], torch.get_float32_matmul_precision()
+    for device in ("cpu", "cuda"):
+        # The plain twin is exact whatever is asked for.
+        torch.set_float32_matmul_precision(precision if device == "cuda" else "highest")
+        try:
+            found = vmap(normed)(*(part.to(device) for part in sides_example(2, rois, units)))
+        finally:
+            torch.set_float32_matmul_precision(before)
+        results.append([part.cpu() for pair in found for part in pair])
+    tolerance = 1e-4 if precision == "highest" else 5e-3
+    for plain, fused in zip(*results):
+        assert (plain - fused).abs().max() < tolerance * plain.abs().max()

@@ -190,8 +190,66 @@ def test_a_gpu_gives_what_a_cpu_gives(rate, hidden):
             scores = call(network, placed, lists, KEY.to(device))
         assert {"edge_hidden", "normed_scores"} <= used or device == "cpu"
         found = torch.autograd.grad(scores.square().sum(), [placed, *network.parameters()])
+        with torch.no_grad():
+            # Nothing is kept for the way back.
+            torch.testing.assert_close(call(network, placed, lists, KEY.to(device)), scores)
         results.append([one.cpu() for one in (scores, *found)])
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_a_stack_on_the_gpu_gives_what_each_fold_gives_alone(rate):
+    nodes, edges = example(torch.float32)
+    nodes, edges = nodes.cuda(), EdgeLists(*(part.cuda() for part in edges))
+    draw = torch.Generator("cuda").manual_seed(0)
+    sides = torch.randn(2, 3, GRAPHS, ROIS, 70, device="cuda", generator=draw)
+    weights = torch.randn(3, 20, 70, device="cuda", generator=draw)
+    keys = torch.arange(3, device="cuda")
+
+    def score(sender, receiver, second, key):
+        given = (sender, receiver, second, second[:, 0], edges, rate, key, key + 5)
+        return extractors.chain(*given)
+
+    def loss(*given):
+        return score(*given).square().sum()
+
+    stacked = (*sides, weights, keys)
+    slope = grad(loss, argnums=(0, 1, 2))
+    with torch.no_grad():
+        found = [vmap(score)(*stacked), *vmap(slope)(*stacked)]
+        for fold in range(3):
+            own = [part[fold] for part in stacked]
+            for one, other in zip(found, [score(*own), *slope(*own)]):
+                torch.testing.assert_close(one[fold], other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_shorter_factors_of_the_whole_network_lose_little(monkeypatch):
+    """Where rounding moves a unit across zero its gradient is another, so these differ by more."""
+    draw = torch.Generator("cuda").manual_seed(0)
+    fc = torch.randn(6, 40, 40, device="cuda", generator=draw)
+    mask = subject_graph(fc + fc.mT, 0.3)
+    mask[1] = 0
+    edges = list_edges(mask, 0.3)
+    send, receive = torch.randn(2, 6, 40, 256, device="cuda", generator=draw).unbind(0)
+    second, last = torch.randn(2, 64, 256, device="cuda", generator=draw).unbind(0)
+    # Also where weights are large, and where gradients of a graph are small.
+    wanted = [send, receive, second * 4, last[:, 0].contiguous()]
+    wanted = [one.detach().requires_grad_() for one in wanted]
+    above = torch.randn(edges.pairs.shape, device="cuda", generator=draw)
+    above *= torch.tensor([1, 1, 1e-12, 1e5, 0, 1], device="cuda")[:, None]
+    results = []
+    for precision, switch in (("high", nullcontext()), ("highest", kernels.without())):
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda given=precision: given)
+        with switch:
+            scores = extractors.chain(*wanted, edges, 0.5, KEY.cuda(), KEY.cuda() + 1)
+            found = torch.autograd.grad((scores * above).sum(), wanted)
+            results.append((scores, *found))
+    for half, exact, most in zip(*results, (2e-3, 4e-2, 4e-2, 4e-2, 4e-3)):
+        # Sides graph by graph.
+        half, exact = (one.flatten(1 if one.ndim == 3 else 0) for one in (half, exact))
+        assert ((half - exact).norm(dim=-1) <= most * exact.norm(dim=-1)).all()
 
 
 @pytest.mark.gpu

@@ -30,7 +30,7 @@ def edge_hidden(
     if kernels.usable(weight, "edge_hidden"):
         from brio_core.kernels.edge_hidden import EdgeHidden
 
-        return EdgeHidden.apply(*sides, weight, key, *lists, rate)[0]
+        return EdgeHidden.apply(*sides, weight, key, *lists, rate, torch.is_grad_enabled())[0]
     return PlainHidden.apply(*sides, weight, key, *lists, rate)
 
 

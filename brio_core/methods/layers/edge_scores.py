@@ -92,6 +92,11 @@ def edge_moments(
 
 def normed_sides(sender: Tensor, receiver: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Both sides, so that each unit of their sum is normalised over the edges of every graph."""
+    if kernels.usable(sender, "normed_sides"):
+        from brio_core.kernels.normed_sides import MOST_NODES, NormedSides
+
+        if sender.shape[-2] <= MOST_NODES:
+            return NormedSides.apply(sender, receiver, mask)[:2]
     return _NormedSides.apply(sender, receiver, mask)[:2]
 
 

@@ -5,6 +5,7 @@ one, of the second layer's width only (:mod:`brio_core.methods.layers.edge_hidde
 biases, so the layers in front of them have none.
 """
 
+import torch
 from torch import Tensor, nn
 
 from brio_core import kernels
@@ -66,10 +67,26 @@ class DeepExtractor(nn.Module):
         sides = normed_sides(nodes @ send.T, nodes @ receive.T, mask)
         rate = 0.0 if key is None else self.rate
         key = edges.pairs.new_zeros(()) if key is None else fold_in(key, stream + 1)
-        hidden = edge_hidden(*sides, self.second.weight, edges, rate, fold_in(key, 0))
-        weight = self.last.weight.squeeze(0)
-        scores = normed_scores(hidden, weight, edges.pairs, rate, fold_in(key, 1))
+        weights = self.second.weight, self.last.weight.squeeze(0)
+        keys = fold_in(key, 0), fold_in(key, 1)
+        scores = chain(*sides, *weights, edges, rate, *keys)
         return scores.unflatten(-1, (2, -1)) + self.last.bias
+
+
+def chain(
+    sender: Tensor, receiver: Tensor, second: Tensor, last: Tensor, edges: EdgeLists,
+    rate: float, key: Tensor, other_key: Tensor,
+) -> Tensor:  # fmt: skip
+    """What the second and the last layer make of both sides (B, P, D), (B, 2E)."""
+    if all(kernels.usable(second, name) for name in ("edge_hidden", "normed_scores")):
+        from brio_core.kernels.normed_scores import NormedScores
+
+        sides = (side.to(second.dtype) for side in (sender, receiver))
+        lists = (edges.pairs, edges.order, edges.starts)
+        given = (*sides, second, last, key, other_key, *lists, rate, torch.is_grad_enabled())
+        return NormedScores.apply(*given)[0]
+    hidden = edge_hidden(sender, receiver, second, edges, rate, key)
+    return normed_scores(hidden, last, edges.pairs, rate, other_key)
 
 
 def normed_scores(
@@ -79,10 +96,6 @@ def normed_scores(
 
     Empty places hold zero, before and after; ``key`` has its stream folded in.
     """
-    if kernels.usable(hidden, "normed_scores"):
-        from brio_core.kernels.normed_scores import NormedScores
-
-        return NormedScores.apply(hidden, weight, key, pairs, rate)[0]
     present = (pairs > 0)[..., None]
     count = present.sum(-2, keepdim=True).clamp_min(1)
     centred = (hidden - hidden.sum(-2, keepdim=True) / count) * present
