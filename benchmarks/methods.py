@@ -11,6 +11,7 @@ count that did. scripts/estimate_hours.py reads what is printed.
 
 import argparse
 import statistics
+from datetime import datetime
 from pathlib import Path
 
 from common import table
@@ -75,6 +76,12 @@ def main() -> None:
     print(table(COLUMNS, rows))
     seconds = sum(meta["training_seconds"] for meta in metas)
     print(f"\nAll {len(metas)} methods trained for {seconds:.1f} s.")
+    started, finished = (
+        [datetime.fromisoformat(meta[name]) for meta in metas] for name in ("started", "finished")
+    )
+    passed = (max(finished) - min(started)).total_seconds()
+    if passed < seconds:
+        print(f"Some trained at once: {passed:.0f} s passed from the first start to the last end.")
 
 
 if __name__ == "__main__":

@@ -157,8 +157,9 @@ def _to_weight(
         if D // span * span == D:
             value = tl.load(sender + left).to(tl.float32) + tl.load(receiver + right).to(tl.float32)
         else:
-            value = tl.load(sender + left, mask=(unit < D)[None, :], other=0.0)
-            value += tl.load(receiver + right, mask=(unit < D)[None, :], other=0.0)
+            inside = (unit < D)[None, :]
+            value = tl.load(sender + left, mask=inside, other=0.0).to(tl.float32)
+            value += tl.load(receiver + right, mask=inside, other=0.0).to(tl.float32)
         value = tl.where((bits.to(tl.int32) & bit[None, :]) != 0, value, nothing)
         total += tl.dot(tl.trans(above), value.to(above.dtype), input_precision=PRECISION)
     total *= tl.load(scales + graph) / (1.0 - rate)

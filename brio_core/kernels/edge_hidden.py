@@ -28,9 +28,10 @@ from brio_core.kernels.functions import Fused, row_tile
 from brio_core.kernels.uniform import keeps
 
 # Edges of a tile, warps per program, and loads under way. What draws nothing waits for its loads,
-# so it has more of them under way.
+# so it has more of them under way, unless it has few to do.
 FORWARD = {"EDGES": 128, "num_warps": 8, "num_stages": 1}
 UNDROPPED = {"EDGES": 64, "num_warps": 4, "num_stages": 3}
+NARROW, FEW_UNITS = {"EDGES": 64, "num_warps": 4, "num_stages": 1}, 64
 # Numbers in a tile of gradients that become factors, and the largest of them. Float16 rounds well
 # down to 6e-5, and must not overflow where absolutes of a column of the weights add up to 256.
 TILE, LARGEST = 2048, 256
@@ -131,7 +132,8 @@ def _divide(
 
 def tile_of(rate: float, width: int) -> dict[str, int]:
     """The tile of the way forward."""
-    return tile_for(FORWARD if rate > 0 else UNDROPPED, width)
+    undropped = UNDROPPED if width > FEW_UNITS else NARROW
+    return tile_for(FORWARD if rate > 0 else undropped, width)
 
 
 def forward(

@@ -53,8 +53,8 @@ def _graphs(
 class Graphs(Constant):
     """Slots (*F, B, P * P) and masks (*F, K, B, E), or None for K = 1 and all edges.
 
-    Gives bytes (*F, K, B, P, W), where the last of the W columns are empty, and which nodes have an
-    edge (*F, K, B, P).
+    Gives bytes (*F, K, B, P, W), whose last columns are empty, and which nodes have an edge
+    (*F, K, B, P).
     """
 
     @staticmethod
@@ -229,8 +229,8 @@ class Hear(Fused):
     """Nodes, centre (*F, K), bias (*F, K, d), masks, bytes and nodes as ``Graphs`` has them, lists.
 
     Nodes are (*F, K, B, P, d), or (*F, B, P, K, d) if ``beside``: this is the first layer, and
-    nodes without edges count as zero. The result is the former. Masks are there for their
-    gradient, which they have if ``learnt``.
+    nodes without edges count as zero. The result is (*F, K, B, P, d) in either case. Masks are
+    there for their gradient, which they have if ``learnt``.
     """
 
     @staticmethod

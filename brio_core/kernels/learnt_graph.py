@@ -52,7 +52,7 @@ def _strength(scores, out, n: tl.constexpr, SIDE: tl.constexpr):
 
 @triton.jit
 def _bits(values, place, inside, off_diagonal):
-    """Bits of some numbers; those that may not be chosen are below all others, so is no zero."""
+    """Bits of some numbers, which are not negative; -1 where none may be chosen."""
     bits = tl.load(values + place, mask=inside, other=0.0).to(tl.int32, bitcast=True)
     return tl.where(inside & off_diagonal, tl.maximum(bits, 0), -1)
 

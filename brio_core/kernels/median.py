@@ -1,7 +1,7 @@
 """Medians of many short rows of numbers that are not negative.
 
 Their bits are in the order of the numbers. So the bits of a middle one are found from the highest
-on, by counting what is below, where torch would sort every row and keep track of places.
+on, by counting what is below. Torch would sort every row and keep track of places.
 """
 
 import triton

@@ -26,7 +26,7 @@ WIDTH = 64
 TILES = {
     "forward": ((2048, 4, 1), (4096, 4, 1), (4096, 4, 1)),
     "sums": ((2048, 4, 1), (2048, 2, 1), (4096, 8, 2)),
-    "back": ((2048, 4, 1), (2048, 4, 1), (4096, 8, 1)),
+    "back": ((2048, 4, 1), (1024, 4, 1), (4096, 8, 1)),
 }
 # A program sums at least so many rows, and a group has at most so many programs (times tiles).
 LEAST, PARTS = 1024, 256

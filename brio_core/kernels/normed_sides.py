@@ -1,7 +1,7 @@
 """Both sides of all edges, normalised over the edges of every graph, in one pass each way.
 
 A program has all nodes of a graph and some units. What is needed of edges are products of the
-graph with these units, which tensor cores make of some columns of the graph at a time.
+graph with these units. Tensor cores make them of some columns of the graph at a time.
 """
 
 from typing import Any

@@ -25,7 +25,7 @@ def _bin(value, number, length, BINS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _rows(values, lengths, rows, share, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Some rows: their numbers, which of ``share`` rows have one length, and where they are."""
+    """Some rows: their numbers, their lengths and places. ``share`` rows have one length."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)
     inside = (row < rows)[:, None] & (column < width)[None, :]

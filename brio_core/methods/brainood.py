@@ -19,7 +19,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from brio_core import kernels
 from brio_core.connectivity.fisher_z import without_diagonal
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import TRAIN, Batch, Features, GradientMethod, binary_cross_entropy
@@ -232,7 +231,7 @@ class BrainOod(GradientMethod):
         """
         stream = PASSES + 10 * number
         selection = self.selector(key, stream)
-        nodes = selected(features["nodes"], selection)
+        nodes = features["nodes"] * selection
         return self.encoder(nodes, adjacency, key, stream + 1, looped), selection
 
     def chance(self, features: Features) -> Tensor:
@@ -277,15 +276,6 @@ class BrainOod(GradientMethod):
 
     def _identity(self, like: Tensor) -> Tensor:
         return torch.eye(self.n_rois, dtype=like.dtype, device=like.device)
-
-
-def selected(nodes: Tensor, selection: Tensor) -> Tensor:
-    """Features (B, P, P) times the mask (P, P)."""
-    if kernels.usable(nodes, "selected"):
-        from brio_core.kernels.selected import Selected
-
-        return Selected.apply(selection, nodes)
-    return nodes * selection
 
 
 def row_entropy(selection: Tensor) -> Tensor:

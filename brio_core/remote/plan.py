@@ -96,16 +96,19 @@ class Plan:
         return [job for job in self.jobs if job.folder in waiting]
 
     def choose(self, patterns: Sequence[str]) -> list[Job]:
-        """Jobs for the other machine; a pattern fits parts of a folder: cohort, variant, seed."""
-        chosen = []
+        """Jobs for the other machine, in the order of the patterns.
+
+        A pattern fits parts of a folder: cohort, variant, seed.
+        """
+        chosen: dict[str, Job] = {}
         for pattern in patterns:
             found = [job for job in self.jobs if fnmatchcase(f"/{job.folder}/", f"*/{pattern}/*")]
             if not found:
                 raise BrioError(
                     f"--only {pattern!r} matches no job of the plan; '--minutes 0' lists the jobs"
                 )
-            chosen += found
-        return [job for job in self.jobs if job in chosen and not job.done]
+            chosen |= {job.folder: job for job in found if job.folder not in chosen}
+        return [job for job in chosen.values() if not job.done]
 
 
 def read_plan(path: Path) -> Plan:

@@ -36,9 +36,18 @@ def _shifted(value: Tensor, by: int) -> Tensor:
 def fold_in(key: Tensor, *numbers: int | Tensor) -> Tensor:
     """A new key from a key and numbers (a step, a stream, a position)."""
     for number in numbers:
-        offset = (number * 0x9E3779B9 + (key >> 32)).to(torch.int32)
-        key = _scramble(_scramble(key.to(torch.int32)) + offset).to(torch.int64) & _MASK
+        key = _folded(key, number)
     return key
+
+
+def _folded(key: Tensor, number: int | Tensor) -> Tensor:
+    plain = isinstance(number, int) and key.dtype == torch.int64
+    if plain and kernels.at_hand(key, "fold_in"):
+        from brio_core.kernels.uniform import FoldIn
+
+        return FoldIn.apply(key, number)
+    offset = (number * 0x9E3779B9 + (key >> 32)).to(torch.int32)
+    return _scramble(_scramble(key.to(torch.int32)) + offset).to(torch.int64) & _MASK
 
 
 def uniform(key: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:

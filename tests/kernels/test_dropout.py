@@ -18,7 +18,7 @@ from brio_core.methods.layers.perceptrons import (
     relu_dropout,
 )
 from brio_core.methods.layers.series import standardised_windows
-from brio_core.system.randomness import dropout
+from brio_core.system.randomness import dropout, fold_in
 
 KEYS = torch.tensor([5, 6, 2**62 + 11])
 
@@ -54,6 +54,18 @@ def compare(function, name, tensors, *others):
         plain = values_and_slopes(function, tensors, *others)
     for one, other in zip(fused, plain):
         assert (one - other).abs().max() <= 2e-5 * other.abs().max()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("number", [0, 1, 103, 2**31 - 1])
+def test_a_key_and_a_number_make_the_same_key_on_a_gpu(number):
+    keys = torch.arange(-200, 200) * 0x1234567890AB + 7
+    with kernels.recorded() as used:
+        together = fold_in(keys.cuda(), number, 5)
+        mapped = vmap(lambda key: fold_in(key, number, 5))(keys.cuda())
+    assert "fold_in" in used
+    assert torch.equal(together.cpu(), fold_in(keys, number, 5))
+    assert torch.equal(mapped, together)
 
 
 @pytest.mark.gpu

@@ -5,7 +5,6 @@ import torch
 from torch.func import grad, vmap
 
 from brio_core.connectivity.graphs import subject_graph
-from brio_core.methods.brainood import selected
 from brio_core.methods.disco.graphs import ExpertGraphs
 from brio_core.methods.disco.method import mean_scores
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
@@ -122,15 +121,6 @@ def test_alignment(graphs, rois, absent):
     # Where values are close, rounding is large beside their distance.
     given = ([scores], edges, 1e-3)
     compare(lambda s, edges, _: alignment(s, edges, edges.mask, absent)[None], *given)
-
-
-@pytest.mark.gpu
-def test_selected_features(graphs, rois):
-    edges = example(graphs, rois)
-    nodes = draw(FOLDS, graphs, rois, rois)
-
-    inputs = [draw(FOLDS, rois, rois), nodes]
-    compare(lambda mask, nodes, *_: selected(nodes.detach(), mask), inputs, edges)
 
 
 @pytest.mark.gpu

@@ -30,9 +30,8 @@ class ExpertGraphs:
     def hear(self, hidden: Tensor, centre: Tensor, bias: Tensor, beside: bool = False) -> Tensor:
         """``relu(centre x_i + sum_j A_ij x_j + bias)``, (K, B, P, d).
 
-        ``hidden`` is like that as well, or (B, P, K, d) where experts stand ``beside`` each other;
-        then it is the first layer, to which nodes that are not kept are zero. Centre is (K,) and
-        bias (K, d).
+        ``hidden`` is (K, B, P, d). In the first layer the experts of a node stand ``beside`` each
+        other, (B, P, K, d), and nodes that are not kept count as zero. Centre is (K,), bias (K, d).
         """
         if self.fused:
             from brio_core.kernels.expert_gin import Hear

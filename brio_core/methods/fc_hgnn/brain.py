@@ -64,9 +64,7 @@ class HemisphereConvolution(nn.Module):
 
         With the leaky ReLU that follows.
         """
-        sides = [(side.weight, side.bias) for side in (self.left, self.right)]
-        sides.append(tuple((one + other) / 2 for one, other in zip(*sides)))
-        heard = []
+        sides, heard = self.sides(), []
         for group, part in parts.items():
             weight, bias = sides[group]
             heard.append(leaky_relu(operators[group] @ row_linear(part, weight), bias))

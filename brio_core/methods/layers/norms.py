@@ -6,8 +6,8 @@ from torch.nn import functional
 
 from brio_core import kernels
 from brio_core.methods.layers.edge_scores import edge_moments
-from brio_core.methods.layers.perceptrons import row_linear
-from brio_core.system.randomness import dropout, fold_in
+from brio_core.methods.layers.perceptrons import drawn, row_linear
+from brio_core.system.randomness import dropout
 
 
 class NodeNorm(nn.BatchNorm1d):
@@ -72,9 +72,9 @@ def norm_relu(
     if norm.training and kernels.usable(values, "norm_relu"):
         from brio_core.kernels.norm_relu import NormRelu
 
-        options = (rate if key is not None else 0.0, norm.eps, relu)
-        inputs = (values, norm.weight, norm.bias, _seed(values, key, stream), present)
-        out, mean, variance = NormRelu.apply(*inputs, *options)
+        seed, rate = drawn(values, rate, key, stream)
+        inputs = (values, norm.weight, norm.bias, seed, present, rate, norm.eps, relu)
+        out, mean, variance = NormRelu.apply(*inputs)
         count = values.numel() // mean.numel() if present is None else present.sum()
         remember(norm, mean, variance, count)
         return out
@@ -92,7 +92,7 @@ def norm_linear(
     relu: bool = True,
     present: Tensor | None = None,
 ) -> Tensor:
-    """:func:`norm_relu` of the first two arguments and those behind ``weight``, ``@ weight.T``.
+    """``norm_relu(values, norm, rate, key, stream, relu, present) @ weight.T``.
 
     ``weight`` (*K, e, d) has the axes of experts that the norm's has.
     """
@@ -100,18 +100,14 @@ def norm_linear(
         return row_linear(norm_relu(values, norm, rate, key, stream, relu, present), weight)
     from brio_core.kernels.norm_linear import NormLinear, RunningNormLinear
 
-    options = (present, rate if key is not None else 0.0, norm.eps, relu)
-    inputs = (values, norm.weight, norm.bias, weight, _seed(values, key, stream))
+    seed, rate = drawn(values, rate, key, stream)
+    options = (present, rate, norm.eps, relu)
+    inputs = (values, norm.weight, norm.bias, weight, seed)
     if not norm.training:
         return RunningNormLinear.apply(*inputs, norm.running_mean, norm.running_var, *options)
     out, *statistics = NormLinear.apply(*inputs, *options)
     remember(norm, *statistics)
     return out
-
-
-def _seed(values: Tensor, key: Tensor | None, stream: int) -> Tensor:
-    """The key of dropout with its stream: the place that ``randomness.uniform`` looks up."""
-    return values.new_zeros((), dtype=torch.int64) if key is None else fold_in(key, stream + 1)
 
 
 def batch_normed_sides(
