@@ -3,9 +3,9 @@
 A program makes some edges of one graph, and notes with one bit which units of the first layer are
 heard. The way back (:mod:`brio_core.kernels.edge_back`) reads the bits instead of drawing again.
 
-Where products may be less exact than float32, their factors are float16: it rounds as TF32 does,
-and takes half the bytes. It ends at 65,504, which sides that are normalised do not reach. Gradients
-are small, so those of a graph are scaled by their largest.
+Where products may be less exact than float32, their factors and the sides are float16: it rounds
+as TF32 does, and takes half the bytes. It ends at 65,504, which sides that are normalised do not
+reach. Gradients are small, so those of a graph are scaled by their largest.
 """
 
 import torch
@@ -68,7 +68,8 @@ def _forward(
                 start = first + turn * LANES
                 unit = start + lane
                 if D // LANES * LANES == D:
-                    value = tl.load(left + unit[None, :]) + tl.load(right + unit[None, :])
+                    value = tl.load(left + unit[None, :]).to(tl.float32)
+                    value += tl.load(right + unit[None, :]).to(tl.float32)
                     matrix = tl.load(
                         matrices + unit[:, None], mask=(column < d)[None, :], other=0.0
                     )
@@ -76,8 +77,8 @@ def _forward(
                     number = (drawn + start) ^ lane.to(tl.uint32)[None, :]
                 else:
                     inside = (unit < D)[None, :]
-                    value = tl.load(left + unit[None, :], mask=inside, other=0.0)
-                    value += tl.load(right + unit[None, :], mask=inside, other=0.0)
+                    value = tl.load(left + unit[None, :], mask=inside, other=0.0).to(tl.float32)
+                    value += tl.load(right + unit[None, :], mask=inside, other=0.0).to(tl.float32)
                     matrix = tl.load(
                         matrices + unit[:, None],
                         mask=(column < d)[None, :] & (unit < D)[:, None], other=0.0,
@@ -151,8 +152,9 @@ def forward(
     heard = out.new_empty(*pairs.shape, lanes if keep else 0, dtype=torch.uint8)
     graphs = pairs.numel() // pairs.shape[-1]
     sums = sender.new_empty((graphs, parts, 2, d) if moments else 0)
-    # Sides stay as they are: which units are heard must not depend on how products round.
-    inputs = (sender, receiver, weight.to(factor()), key, pairs, starts, out, heard, sums)
+    # Every edge reads two sides, so half of their bytes are nearly half of the time.
+    factors = (part.to(factor()) for part in (sender, receiver, weight))
+    inputs = (*factors, key, pairs, starts, out, heard, sums)
     options = {"KEEP": keep, "FILL": not moments, "MOMENTS": moments}
     launch(_forward, parts, tile, inputs, pairs, starts, weight, rate, **options)
     return out, heard, sums

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from brio_core.methods.disco.graphs import ExpertGraphs
 from brio_core.methods.layers.norms import norm_relu, remember
+from brio_core.methods.layers.perceptrons import row_linear
 
 NEWTON_STEPS = 24
 
@@ -80,9 +81,9 @@ class ExpertLinear(nn.Module):
 def side_by_side(values: Tensor, weight: Tensor) -> Tensor:
     """The same values (..., d) under every expert's weight (K, d, e), as (..., K, e)."""
     experts, _, after = weight.shape
-    # One wide product: repeating the values would cost their size once per expert. Unlike a
-    # transposition, unbinding gives the weight a contiguous gradient, which a fused Adam wants.
-    return (values @ torch.cat(weight.unbind(), -1)).unflatten(-1, (experts, after))
+    # One wide product: repeating the values would cost their size once per expert.
+    wide = row_linear(values, weight.mT.flatten(0, 1))
+    return wide.unflatten(-1, (experts, after))
 
 
 class ExpertNorm(nn.Module):

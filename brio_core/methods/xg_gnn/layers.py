@@ -70,9 +70,9 @@ class Propagation(nn.Linear):
         if self.kind != "released":
             # The factor has few columns, so all products are narrow, and so is what D divides.
             sums = (factor @ factor.mT).abs().sum(-1, keepdim=True)
-            heard = (factor / (sums + 1e-6)) @ ((factor.mT @ hidden) @ self.weight.T)
+            heard = (factor / (sums + 1e-6)) @ row_linear(factor.mT @ hidden, self.weight)
         if self.kind != "mean":
-            own = hidden @ self.weight.T
+            own = row_linear(hidden, self.weight)
             sums = factor @ factor.sum(-2, keepdim=True).mT
             heard = heard + (own * sums if self.kind == "released" else own)
         return heard if self.bias is None else heard + self.bias
