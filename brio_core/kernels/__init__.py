@@ -10,10 +10,19 @@ A kernel is here because some method takes 1.5 times as long without it on an H2
   times together.
 - ``assignment`` works in BRIO's warm-up and validations, which that program does not time. Without
   it every iteration of 60 starts a dozen kernels.
-- ``node_input`` was not timed alone yet.
-- ``edge_hidden`` and ``normed_scores`` are not in the table yet. An epoch of GSAT with 20 folds
-  took 7.2 s without them and 2.0 with their first version; it takes 0.7 now.
+- ``fold_in`` takes the place of two dozen tiny operations for every stream of random numbers. When
+  few folds are left, a step waits for such operations.
 - ``take`` gives no speed. Without it a captured CUDA graph could not read tables on the host.
+
+These were timed together only, method by method; ``docs/benchmarks.md`` has the times:
+
+- ``edge_hidden``, ``normed_scores`` and ``normed_sides``, the networks on edges of GSAT and
+  BrainOOD. An epoch of GSAT with 20 folds took 7.2 s without any of them.
+- ``edge_lists``, ``edge_masks``, ``expert_gin`` and ``pair_variance``, on lists of edges, for
+  DiSCO, BrainOOD and GSAT; ``norm_linear`` for DisC.
+- ``graph_views``, ``learnt_graph``, ``self_attention`` and ``pooling`` for AGMGC and XG-GNN.
+- ``windows`` for DeCI, ``median`` for CORE's scaffold, ``node_input`` for BRIO, and ``gated``,
+  ``leaky_relu`` and ``dropout_gelu``, which share the code of ``relu_dropout``.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Fused, power_of_2
+from brio_core.kernels.functions import Fused, exact, power_of_2
 from brio_core.kernels.uniform import keeps
 
 # Receivers of a program forward, and at a time backward; senders are as many as bits of a word.
@@ -252,7 +252,7 @@ class GraphAttention(Fused):
 
     @staticmethod
     def run(values, receiver, sender, mask, key, probability, slope):
-        sizes = _Sizes(values, key, torch.get_float32_matmul_precision() == "highest")
+        sizes = _Sizes(values, key, exact())
         nodes, out = sizes.nodes, torch.empty_like(values)
         words = mask.new_empty(*sizes.graphs, sizes.parts, nodes, dtype=torch.int32)
         grid = (sizes.pairs // sizes.heads, sizes.parts, triton.cdiv(nodes, PACKED))

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from brio_core.kernels.functions import Constant, Fused, power_of_2
+from brio_core.kernels.functions import Constant, Fused, exact, power_of_2
 
 # Rows of a graph start where memory is aligned: their length is rounded up to so many numbers.
 ALIGNED = 32
@@ -213,16 +213,12 @@ def _to_edges(
             tl.store(to_masks + empty, 0.0, mask=empty < places)
 
 
-def _exact() -> bool:
-    return torch.get_float32_matmul_precision() == "highest"
-
-
 def _options(chosen: dict[str, int], p: int, d: int) -> dict:
     """A tile no larger than the graphs, and how exact products are."""
-    tile = chosen | (EXACT if _exact() else {})
+    tile = chosen | (EXACT if exact() else {})
     tile["ROWS"] = max(16, min(tile["ROWS"], power_of_2(p)))
     tile["UNITS"] = max(16, min(tile["UNITS"], power_of_2(d)))
-    return tile | {"PRECISION": "ieee" if _exact() else "tf32"}
+    return tile | {"PRECISION": "ieee" if exact() else "tf32"}
 
 
 class Hear(Fused):

@@ -108,6 +108,11 @@ def power_of_2(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
+def exact() -> bool:
+    """Whether products must be those of float32 numbers."""
+    return torch.get_float32_matmul_precision() == "highest"
+
+
 def row_tile(width: int, numbers: int) -> dict[str, int]:
     """A tile of some whole rows: about so many numbers."""
     columns = power_of_2(width)

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Fused, power_of_2
+from brio_core.kernels.functions import Fused, exact, power_of_2
 from brio_core.kernels.norm_relu import Sizes, counted
 from brio_core.kernels.uniform import keeps
 
@@ -199,8 +199,7 @@ class _Layer:
         self.offset = (bias - mean * self.scale).contiguous()
         self.norm = (sizes.present, self.scale, self.offset)
         self.options = {"MASKED": sizes.options["MASKED"], "DROP": self.rate > 0, "RELU": relu}
-        exact = torch.get_float32_matmul_precision() == "highest"
-        self.options["PRECISION"] = "ieee" if exact else "tf32"
+        self.options["PRECISION"] = "ieee" if exact() else "tf32"
 
     def forward(self) -> Tensor:
         out, tile = self.values.new_empty(*self.values.shape[:-1], self.e), self._tile("forward")

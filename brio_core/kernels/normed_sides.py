@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Fused, power_of_2
+from brio_core.kernels.functions import Fused, exact, power_of_2
 
 EPSILON = 1e-5
 # Numbers of a side that a program has at most, columns of the graph at a time, and how to compile:
@@ -142,9 +142,8 @@ def _launch(kernel: Any, sizes: dict, sender: Tensor, *inputs: Any) -> None:
     nodes, width = sender.shape[-2:]
     rows, options = max(16, power_of_2(nodes)), dict(sizes)
     columns = max(UNITS, min(power_of_2(width), options.pop("TILE") // rows))
-    exact = torch.get_float32_matmul_precision() == "highest"
     kernel[(sender.numel() // (nodes * width) * triton.cdiv(width, columns),)](
-        *inputs, NODES=nodes, WIDTH=width, PRECISION="tf32x3" if exact else "tf32",
+        *inputs, NODES=nodes, WIDTH=width, PRECISION="tf32x3" if exact() else "tf32",
         ROWS=rows, COLUMNS=columns, **options,
     )  # fmt: skip
 
