@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from brio_core.system.files import read_json, write_json
 from workflow.planning.files import ConfigurationError, read_yaml
 from workflow.planning.hours import Size, cohort_size, estimate, read_times, report
 from workflow.planning.loading import load
@@ -209,6 +210,13 @@ def test_the_benchmark_prints_what_is_read(bundles, tmp_path):
     times = read_times(tmp_path / "times.md")
     assert times.measured == Size(len(table), table["site"].nunique())
     assert times.rows["start of a run"][0] > 0
+    assert "at once" not in (tmp_path / "times.md").read_text()
+    # Another method trained for longer than has passed, so some shared the machine.
+    meta = read_json(folder / "run/meta.json") | {"training_seconds": 1e6}
+    (tmp_path / "gcn/seed-0").mkdir(parents=True)
+    write_json(tmp_path / "gcn/seed-0/meta.json", meta)
+    text = subprocess.run(program, **run, check=True).stdout
+    assert re.search(r"Some trained at once: \d+ s passed", text)
 
 
 def test_the_page_of_the_paper_is_what_the_program_prints(tmp_path):
