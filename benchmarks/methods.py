@@ -80,7 +80,7 @@ def main() -> None:
         [datetime.fromisoformat(meta[name]) for meta in metas] for name in ("started", "finished")
     )
     passed = (max(finished) - min(started)).total_seconds()
-    # They are whole seconds.
+    # Starts and ends are whole seconds.
     if passed + 1 < seconds:
         print(f"Some trained at once: {passed:.0f} s passed from the first start to the last end.")
 
