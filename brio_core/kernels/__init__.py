@@ -57,8 +57,12 @@ def at_hand(tensor: Tensor, name: str) -> bool:
 
 
 def usable(tensor: Tensor, name: str) -> bool:
-    """Whether a kernel can work on this tensor: float32, on a GPU, with Triton at hand."""
-    return tensor.dtype == torch.float32 and at_hand(tensor, name)
+    """Whether a kernel can work on this tensor: float32, on a GPU, with Triton at hand.
+
+    Kernels count the numbers of a fold in 32 bits.
+    """
+    small = tensor.dtype == torch.float32 and tensor.numel() < 2**31
+    return small and at_hand(tensor, name)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def _activated(
     elif KIND == "leaky":
         result = tl.where(value > 0, value, value * LEAK) * kept
     else:
-        result = tl.maximum(value, 0.0) * kept
+        result = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL) * kept
     tl.store(out + offset, result, mask=inside)
 
 

@@ -4,8 +4,9 @@ A program makes some edges of one graph, and notes with one bit which units of t
 heard. The way back (:mod:`brio_core.kernels.edge_back`) reads the bits instead of drawing again.
 
 Where products may be less exact than float32, their factors and the sides are float16: it rounds
-as TF32 does, and takes half the bytes. It ends at 65,504, which sides that are normalised do not
-reach. Gradients are small, so those of a graph are scaled by their largest.
+as TF32 does, and takes half the bytes. It ends at 65,504. Sums of sides are normalised and do not
+reach that; a side would only where its sums cancel almost all of it. Gradients are small, so those
+of a graph are scaled by their largest.
 """
 
 import torch
@@ -32,8 +33,9 @@ from brio_core.kernels.uniform import keeps
 FORWARD = {"EDGES": 128, "num_warps": 8, "num_stages": 1}
 UNDROPPED = {"EDGES": 64, "num_warps": 4, "num_stages": 3}
 NARROW, FEW_UNITS = {"EDGES": 64, "num_warps": 4, "num_stages": 1}, 64
-# Numbers in a tile of gradients that become factors, and the largest of them. Float16 rounds well
-# down to 6e-5, and must not overflow where absolutes of a column of the weights add up to 256.
+# Numbers in a tile of gradients that become factors, and the largest of them: it is smaller where
+# absolutes of a column of the weights add up to more than half of it. Float16 rounds well down to
+# 6e-5, and must not overflow.
 TILE, LARGEST = 2048, 256
 
 
@@ -84,7 +86,8 @@ def _forward(
                         mask=(column < d)[None, :] & (unit < D)[:, None], other=0.0,
                     )  # fmt: skip
                     number = drawn + unit.to(tl.uint32)[None, :]
-                value = tl.maximum(value, 0.0)
+                # What is no number must stay none, or training could diverge unseen.
+                value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
                 if rate > 0:
                     value = tl.where(keeps(number, key, rate), value, 0.0)
                 if KEEP:
@@ -179,7 +182,8 @@ class EdgeHidden(Fused):
     def slopes(grad, sender, receiver, weight, heard, pairs, order, starts, rate):
         d = weight.shape[-2]
         largest = torch.linalg.vector_norm(grad.flatten(-2), torch.inf, -1)
-        scale = largest.where(largest > 0, 1) / LARGEST
+        reach = weight.abs().sum(-2).amax(-1)[..., None]
+        scale = largest.where(largest > 0, 1) / LARGEST * (2 * reach / LARGEST).clamp_min(1)
         divided, tile = grad.new_empty(grad.shape, dtype=factor()), row_tile(d, TILE)
         grid = (scale.numel(), triton.cdiv(pairs.shape[-1], tile["ROWS"]))
         _divide[grid](grad, scale, pairs, divided, pairs.shape[-1], d, **tile)

@@ -42,7 +42,9 @@ def _spread(
         value = tl.load(values + own * places + slot, mask=slot < places, other=0.0)
         if DRAW:
             drawn = number(first + graph % batch * places + slot, tl.load(keys + graph // batch))
-            value = tl.where((drawn < value) & (slot < places), 1.0, 0.0)
+            kept = tl.where((drawn < value) & (slot < places), 1.0, 0.0)
+            # What is no number stays none.
+            value = tl.where(value == value, kept, value)
         value = tl.where(loop, diagonal, value)
         tl.store(out + own * p * p + pair, value, mask=inside)
 

@@ -43,8 +43,10 @@ def _masks(
     soft = _relaxed(
         logits, bias, keys, graph, place, batch, experts, places, tiny, temperature, GUMBEL
     )
-    kept = (soft > 0.5) & _listed(starts, graph, place, batch, experts, p)
-    tl.store(out + graph * places + place, kept.to(tl.float32), mask=place < places)
+    kept = ((soft > 0.5) & _listed(starts, graph, place, batch, experts, p)).to(tl.float32)
+    # What is no number stays none.
+    kept = tl.where(soft == soft, kept, soft)
+    tl.store(out + graph * places + place, kept, mask=place < places)
 
 
 @triton.jit

@@ -27,7 +27,8 @@ def _relu_sum(inputs, scale, unit, opened, listed, WORDS: tl.constexpr):
     for word in tl.static_range(WORDS):
         here = (inputs > 0) & (unit // 32 == word)[None, :]
         tl.store(opened + word, tl.sum(tl.where(here, bit[None, :], 0), 1), mask=listed)
-    return tl.sum(tl.maximum(inputs, 0.0) * scale[None, :], 1)
+    heard = tl.maximum(inputs, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return tl.sum(heard * scale[None, :], 1)
 
 
 @triton.jit

@@ -130,7 +130,7 @@ def _hear(
     total += own * _centre(centre, kept, graph, owner, row, p, BESIDE)
     total += tl.load(bias + owner * d + unit, mask=unit < d, other=0.0)[None, :]
     target = out + (graph * p + row)[:, None] * d + unit[None, :]
-    tl.store(target, tl.maximum(total, 0.0), mask=inside)
+    tl.store(target, tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL), mask=inside)
 
 
 @triton.jit

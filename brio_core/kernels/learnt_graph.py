@@ -39,7 +39,8 @@ def _with_mirror(values, first, row, column, inside, n: tl.constexpr):
 @triton.jit
 def _strength(scores, out, n: tl.constexpr, SIDE: tl.constexpr):
     first, row, column, inside = _square(n, SIDE)
-    value = tl.maximum(_with_mirror(scores, first, row, column, inside, n), 0.0)
+    value = _with_mirror(scores, first, row, column, inside, n)
+    value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
     # A small tanh is a polynomial, for one minus almost one would have few digits.
     square = value * value
     small = -5.70498872745e-3 * square + 2.06390887954e-2

@@ -51,7 +51,8 @@ def _read(
     normed += tl.load(offset + group * d + column, mask=column < d, other=0.0)[None, :]
     heard = inside
     if RELU:
-        heard &= normed > 0
+        # What is no number is heard, or training could diverge unseen.
+        heard &= ~(normed <= 0)
     if DROP:
         key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
         first = (group % groups_per_fold * rows + start).to(tl.uint32) * d

@@ -100,7 +100,7 @@ def _normed(
     key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
     kept = _kept(key, group, groups_per_fold, rows, row, d, column, probability, DROP)
     if RELU:
-        value = tl.maximum(value, 0.0)
+        value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
     stored = (row < rows)[:, None] & (column < d)[None, :]
     tl.store(out + offset, tl.where(here, value * kept, 0.0), mask=stored)
 

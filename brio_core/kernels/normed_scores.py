@@ -21,13 +21,14 @@ from brio_core.kernels.uniform import keeps
 
 WORD = tl.constexpr(32)
 # Numbers in a tile, which are some edges and all units: forward, and on the way back. A program
-# that sums takes some tiles. CUDA allows 65,535 tiles of a graph: enough for 1,000 regions and 256
-# units.
+# that sums takes some tiles. CUDA allows 65,535 tiles of a graph: enough for a quarter of the edges
+# of 1,000 regions with 256 units, and for all with 64.
 FORWARD, TILE, ROUNDS = 4096, 2048, 16
 EPSILON = 1e-5
 # What no factor exceeds, nor its product with the weights: half of float16's range. The bound may
 # be some hundred times too large, and all but the smallest millionth still rounds well.
-LARGEST = 2.0**15
+# Gradients below the smallest bound lose digits, so that no factor is divided by almost nothing.
+LARGEST, SMALLEST = 2.0**15, 1e-30
 
 
 @triton.jit
@@ -77,7 +78,7 @@ def _normed(
 
 @triton.jit
 def _scores(
-    hidden, weight, mean, inverse, keys, pairs, starts, out, through, batch, p, places,
+    hidden, weight, mean, inverse, keys, starts, out, through, batch, p, places,
     d: tl.constexpr, rate: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -88,7 +89,7 @@ def _scores(
     total = tl.zeros((ROWS,), tl.float32)
     if tl.program_id(1) * ROWS < count:
         value = _normed(hidden, mean, inverse, graph, place, listed, places, d, COLUMNS)
-        value = tl.maximum(value, 0.0)
+        value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
         if rate > 0:
             key = tl.load(keys + graph // batch).to(tl.uint32)
             drawn = ((graph % batch * places + place).to(tl.uint32) * d)[:, None]
@@ -206,7 +207,7 @@ class NormedScores(Fused):
         words = tile["COLUMNS"] // WORD.value if keep and rate > 0 else 0
         through = heard.new_empty(*pairs.shape, words, dtype=torch.int32)
         _scores[grid](
-            hidden, last, mean, inverse, other_key, pairs, starts, out, through, batch,
+            hidden, last, mean, inverse, other_key, starts, out, through, batch,
             starts.shape[-1] - 1, places, d, rounded(rate), KEEP=keep, **tile,
         )  # fmt: skip
         return out, hidden, heard, mean, inverse, through
@@ -238,7 +239,7 @@ class NormedScores(Fused):
         factors = last[..., None, :] * inverse
         bound = (bound * factors.abs()).amax(-1)
         reach = first.abs().sum(-2).amax(-1)[..., None].clamp_min(1)
-        scale = bound.where(bound > 0, 1) * reach / LARGEST
+        scale = bound.clamp_min(SMALLEST) * reach / LARGEST
         factors = factors / scale[..., None]
         to_hidden = torch.empty_like(hidden)
         _back[_launch(hidden, TILE)[0]](*given, factors, means, along, to_hidden, *numbers, **tile)

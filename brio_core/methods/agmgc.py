@@ -102,7 +102,7 @@ class MultiGraphConvolution(nn.Module):
             # Views stand side by side, so that an operator is read once for all of them.
             sent = row_linear(hidden, weight.weight)
             heard.append((operator @ sent.flatten(-2)).view_as(sent))
-        if len(heard) == 2 and kernels.usable(hidden, "graph_views"):
+        if len(heard) == 2 and kernels.usable(own, "graph_views"):
             from brio_core.kernels.graph_views import GraphViews
 
             return GraphViews.apply(own, *heard, shares, bias, 3 if views else 1)

@@ -96,7 +96,7 @@ class Plan:
         return [job for job in self.jobs if job.folder in waiting]
 
     def choose(self, patterns: Sequence[str]) -> list[Job]:
-        """Jobs for the other machine, in the order of the patterns.
+        """Jobs for the other machine, in the order of the patterns; a run before its diagnostics.
 
         A pattern fits parts of a folder: cohort, variant, seed.
         """
@@ -108,7 +108,8 @@ class Plan:
                     f"--only {pattern!r} matches no job of the plan; '--minutes 0' lists the jobs"
                 )
             chosen |= {job.folder: job for job in found if job.folder not in chosen}
-        return [job for job in chosen.values() if not job.done]
+        runs_first = [one for job in chosen.values() for one in (chosen.get(job.run), job) if one]
+        return [job for job in {job.folder: job for job in runs_first}.values() if not job.done]
 
 
 def read_plan(path: Path) -> Plan:

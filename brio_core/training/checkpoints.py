@@ -57,8 +57,10 @@ class Checkpoints:
             return None
         if content.get("fingerprint") != self._fingerprint:
             return None
+        # What this attempt has loaded or spent before is in these seconds too.
+        known = self._spent.get(path, 0.0)
         self._spent[path] = content.get("seconds", 0.0)
-        self.earlier += self._spent[path]
+        self.earlier += self._spent[path] - known
         return content
 
     def remove(self) -> None:

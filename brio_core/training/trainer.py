@@ -60,6 +60,8 @@ def _train_in_turn(
     results: dict[str, FoldResult],
 ) -> None:
     """An epoch of every group in turn, each on a stream: small groups leave a GPU mostly idle."""
+    # Groups read tables that were made before, on streams of their own.
+    torch.cuda.synchronize()
     waiting = [
         (torch.cuda.Stream(), _epochs(problem, part, checkpoints, results)) for part in parts
     ]
@@ -119,7 +121,7 @@ def _epochs(
         print(f"continuing after epoch {fit.epoch}", file=sys.stderr)
     title = f"{problem.trial.variant} seed {problem.trial.seed}, {len(group)} folds"
     if device.type == "cuda":
-        # Other groups read the same tables, on streams of their own.
+        # What was made here may be read by other groups.
         torch.cuda.synchronize()
     yield from fit.epochs(lambda fit: checkpoints.save(names, fit.snapshot()), title)
     found = [replace(result, together=len(group)) for result in fit.results()]

@@ -148,3 +148,11 @@ def test_twin_counts_only_rows_that_are_present():
     found = norm_linear(rows, MaskedNorm(6).double(), weight, present=present)[present]
     wanted = nn.BatchNorm1d(6).double()(rows[present]).relu() @ weight.T
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("training", [True, False])
+def test_what_is_no_number_stays_none(training):
+    layer = Layer(NodeNorm, 32, 16).train(training).cuda()
+    torch.nn.init.constant_(layer.norm.weight, torch.nan)
+    assert layer(draw(GRAPHS, ROWS, 32).cuda(), None, None, {}).isnan().all()

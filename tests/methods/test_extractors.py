@@ -225,6 +225,15 @@ def test_a_stack_on_the_gpu_gives_what_each_fold_gives_alone(rate):
 
 
 @pytest.mark.gpu
+def test_what_is_no_number_stays_none_on_a_gpu():
+    nodes, edges = example(torch.float32)
+    network = make(0.5, torch.float32).cuda()
+    torch.nn.init.constant_(network.second.weight, torch.nan)
+    lists = EdgeLists(*(part.cuda() for part in edges))
+    assert call(network, nodes.cuda(), lists, KEY.cuda()).isnan().any()
+
+
+@pytest.mark.gpu
 def test_shorter_factors_of_the_whole_network_lose_little(monkeypatch):
     """Where rounding moves a unit across zero its gradient is another, so these differ by more."""
     draw = torch.Generator("cuda").manual_seed(0)

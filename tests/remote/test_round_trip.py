@@ -203,6 +203,7 @@ def test_choice_by_patterns(worked):
     wide = RUN.replace("gcn", "gcn-wide")
     assert [job.folder for job in plan.choose(["gcn-w*", "gcn"])] == [wide, RUN, DIAGNOSTICS]
     assert [job.folder for job in plan.choose(["gcn", "*"])] == [RUN, DIAGNOSTICS, wide]
+    assert [job.folder for job in plan.choose(["diagnostics", "runs"])] == [RUN, DIAGNOSTICS, wide]
     with pytest.raises(
         BrioError, match="--only 'seed-1' matches no job of the plan; '--minutes 0'"
     ):

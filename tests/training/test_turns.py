@@ -14,6 +14,7 @@ from brio_core.training.checkpoints import Checkpoints
 def test_groups_in_turn_come_to_the_numbers_of_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", object)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     problem, _ = make_problem("gcn", epochs=4)
     expected = train_all(problem, tmp_path / "one", group_size=2)
     parts, saved, results = list(trainer.groups(problem, 2)), [], {}

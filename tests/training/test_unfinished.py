@@ -37,3 +37,16 @@ def test_time_of_earlier_attempts_counts(tmp_path, monkeypatch):
     assert attempt(["a"], 2) == 5
     assert attempt(["a"], 1) == 7
     assert attempt(["b"], 1) == 0
+
+
+def test_what_an_attempt_has_written_itself_is_no_earlier_time(tmp_path, monkeypatch):
+    """As where folds go on alone after they ran out of memory together."""
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for earlier in (0, 8):
+        store = Checkpoints(tmp_path, "mine", 0)
+        for _ in range(2):
+            store.load(["a"], torch.device("cpu"))
+            now += 4
+            store.save(["a"], {})
+        assert store.earlier == earlier

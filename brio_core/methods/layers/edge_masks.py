@@ -103,7 +103,7 @@ def alignment(scores: Tensor, edges: EdgeLists, mask: Tensor, absent_edges: str)
     """
     variance, count = pair_variance(scores, edges, mask, absent_edges)
     # The root of zero has no derivative.
-    varies = variance > 0
+    varies = variance != 0
     deviation = variance.where(varies, 1).sqrt() * varies
     return deviation.sum() / (count > 1).sum().clamp_min(1)
 

@@ -40,7 +40,7 @@ class Constructor(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         projected = [layer(tokens) for layer in (self.query, self.sent, self.value)]
         scale = tokens.shape[-1] ** -0.5
-        if kernels.usable(tokens, "self_attention"):
+        if kernels.usable(projected[0], "self_attention"):
             from brio_core.kernels.self_attention import SelfAttention
 
             return SelfAttention.apply(*projected, self.heads, scale)[0]
