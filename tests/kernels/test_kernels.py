@@ -22,6 +22,10 @@ class OnGpu(NamedTuple):
 
     dtype: torch.dtype = torch.float32
     is_cuda: bool = True
+    size: int = 9
+
+    def numel(self):
+        return self.size
 
 
 def test_kernels_are_not_used_on_the_cpu():
@@ -34,6 +38,7 @@ def test_kernels_can_be_turned_off_and_are_recorded(monkeypatch):
         assert kernels.usable(OnGpu(), "attention")
         assert kernels.at_hand(OnGpu(torch.int64), "uniform")
         assert not kernels.usable(OnGpu(torch.float64), "sinkhorn")
+        assert not kernels.usable(OnGpu(size=2**31), "sinkhorn")
         with kernels.without("attention"), kernels.without("take"):
             assert not kernels.usable(OnGpu(), "attention") and kernels.usable(OnGpu(), "signed")
         with kernels.without():
