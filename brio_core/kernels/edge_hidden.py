@@ -155,7 +155,7 @@ def forward(
     heard = out.new_empty(*pairs.shape, lanes if keep else 0, dtype=torch.uint8)
     graphs = pairs.numel() // pairs.shape[-1]
     sums = sender.new_empty((graphs, parts, 2, d) if moments else 0)
-    # Every edge reads two sides, so half of their bytes are nearly half of the time.
+    # Every edge reads two sides: as factors they have half of the bytes.
     factors = (part.to(factor()) for part in (sender, receiver, weight))
     inputs = (*factors, key, pairs, starts, out, heard, sums)
     options = {"KEEP": keep, "FILL": not moments, "MOMENTS": moments}

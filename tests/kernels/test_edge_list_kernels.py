@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
+from brio_core import kernels
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.disco.graphs import ExpertGraphs
 from brio_core.methods.disco.method import mean_scores
@@ -52,8 +53,10 @@ def compare(function, tensors, edges, tolerance=2e-5):
     found = []
     for device in DEVICES:
         arguments = [part.to(device) for part in (*tensors, *edges, KEYS)]
-        slopes = vmap(grad(total, argnums=tuple(range(len(tensors)))))(*arguments)
-        found.append([part.cpu() for part in (vmap(call)(*arguments), *slopes)])
+        with kernels.recorded() as used:
+            slopes = vmap(grad(total, argnums=tuple(range(len(tensors)))))(*arguments)
+            found.append([part.cpu() for part in (vmap(call)(*arguments), *slopes)])
+    assert used
     for plain, fused in zip(*found):
         assert (plain - fused).abs().max() <= tolerance * plain.abs().max()
 
