@@ -26,7 +26,7 @@ from brio_core.kernels.edge_back import (
     turns,
 )
 from brio_core.kernels.functions import Fused, row_tile
-from brio_core.kernels.uniform import keeps
+from brio_core.kernels.uniform import folded, keeps
 
 # Edges of a tile, warps per program, and loads under way. What draws nothing waits for its loads,
 # so it has more of them under way, unless it has few to do.
@@ -59,9 +59,8 @@ def _forward(
         left = sender + graph * p * D + (flat // p * D)[:, None]
         right = receiver + graph * p * D + (flat % p * D)[:, None]
         matrices = weight + fold * d * D + column[None, :] * D
-        key = tl.load(keys + fold).to(tl.uint32)
-        # Dropout counts places from the fold's first.
-        drawn = ((graph % batch * places + place).to(tl.uint32) * D)[:, None]
+        # An edge has a key of its own: then a unit costs half as many steps as with the fold's.
+        key = folded(tl.load(keys + fold), graph % batch * places + place)[:, None]
         for group in tl.static_range((D + LANES * TURNS - 1) // (LANES * TURNS)):
             first = group * TURNS * LANES
             bits = tl.zeros((EDGES, LANES), tl.int32)
@@ -75,8 +74,6 @@ def _forward(
                     matrix = tl.load(
                         matrices + unit[:, None], mask=(column < d)[None, :], other=0.0
                     )
-                    # The sum of both, as they share no bits: this is known to scramble faster.
-                    number = (drawn + start) ^ lane.to(tl.uint32)[None, :]
                 else:
                     inside = (unit < D)[None, :]
                     value = tl.load(left + unit[None, :], mask=inside, other=0.0).to(tl.float32)
@@ -85,11 +82,10 @@ def _forward(
                         matrices + unit[:, None],
                         mask=(column < d)[None, :] & (unit < D)[:, None], other=0.0,
                     )  # fmt: skip
-                    number = drawn + unit.to(tl.uint32)[None, :]
                 # What is no number must stay none, or training could diverge unseen.
                 value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
                 if rate > 0:
-                    value = tl.where(keeps(number, key, rate), value, 0.0)
+                    value = tl.where(keeps(unit[None, :], key, rate), value, 0.0)
                 if KEEP:
                     # The sign of -x tells whether x > 0; both shifts are one instruction.
                     sign = (0.0 - value).to(tl.uint32, bitcast=True) >> 31

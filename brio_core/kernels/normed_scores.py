@@ -17,7 +17,7 @@ from torch import Tensor
 from brio_core.kernels.edge_back import backward, factor, place_of, rounded
 from brio_core.kernels.edge_hidden import forward, tile_of
 from brio_core.kernels.functions import Fused, power_of_2
-from brio_core.kernels.uniform import keeps
+from brio_core.kernels.uniform import folded, keeps
 
 WORD = tl.constexpr(32)
 # Numbers in a tile, which are some edges and all units: forward, and on the way back. A program
@@ -91,14 +91,8 @@ def _scores(
         value = _normed(hidden, mean, inverse, graph, place, listed, places, d, COLUMNS)
         value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
         if rate > 0:
-            key = tl.load(keys + graph // batch).to(tl.uint32)
-            drawn = ((graph % batch * places + place).to(tl.uint32) * d)[:, None]
-            if d == COLUMNS:
-                # The sum of both, as they share no bits: this is known to scramble faster.
-                drawn = drawn ^ column.to(tl.uint32)[None, :]
-            else:
-                drawn = drawn + column.to(tl.uint32)[None, :]
-            value = tl.where(keeps(drawn, key, rate), value, 0.0)
+            key = folded(tl.load(keys + graph // batch), graph % batch * places + place)
+            value = tl.where(keeps(column[None, :], key[:, None], rate), value, 0.0)
             if KEEP:
                 bits = tl.where(value > 0, (1 << (column % WORD))[None, :], 0)
                 bits = tl.sum(tl.reshape(bits, (ROWS, COLUMNS // WORD, WORD)), 2)

@@ -12,7 +12,7 @@ from torch import Tensor
 from brio_core import kernels
 from brio_core.kernels.functions import Fused
 from brio_core.methods.layers.edge_lists import EdgeLists
-from brio_core.system.randomness import uniform_at
+from brio_core.system.randomness import fold_in, uniform_at
 
 # Numbers of one fold between the layers at a time, in plain torch.
 AT_ONCE = 2**23
@@ -23,7 +23,7 @@ def edge_hidden(
 ) -> Tensor:
     """Sides (B, P, D) and W (d, D) to (B, 2E, d); empty places hold zero.
 
-    ``key`` has its stream folded in. Place e and unit k of graph b draw number (2E b + e) D + k.
+    ``key`` has its stream folded in. Place e of graph b has the key ``fold_in(key, 2E b + e)``.
     """
     sides = (side.to(weight.dtype) for side in (sender, receiver))
     lists = (edges.pairs, edges.order, edges.starts)
@@ -84,10 +84,11 @@ class _First:
         first = first * (pairs > 0)[..., None]
         if self.rate == 0:
             return first
-        start = part.start * pairs.shape[-1] * self.width
-        place = torch.arange(start, start + first[0].numel(), device=first.device)
-        kept = uniform_at(self.key[:, None], place).view_as(first) >= self.rate
-        return first * kept / (1 - self.rate)
+        start, count = part.start * pairs.shape[-1], pairs[0].numel()
+        place = torch.arange(start, start + count, device=first.device)
+        key = fold_in(self.key[:, None], place).view(*pairs.shape, 1)
+        drawn = uniform_at(key, torch.arange(self.width, device=first.device))
+        return first * (drawn >= self.rate) / (1 - self.rate)
 
 
 def _folds(values: Tensor, axes: int) -> Tensor:

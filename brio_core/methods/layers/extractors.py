@@ -13,7 +13,7 @@ from brio_core.methods.layers.edge_hidden import edge_hidden
 from brio_core.methods.layers.edge_lists import EdgeLists
 from brio_core.methods.layers.edge_scores import EPSILON, edge_scores, normed_sides
 from brio_core.system.errors import BrioError
-from brio_core.system.randomness import fold_in, uniform, uniform_each
+from brio_core.system.randomness import fold_in, uniform, uniform_at
 
 
 def make_extractor(width: int, hidden: tuple[int, ...], rate: float) -> nn.Module:
@@ -94,7 +94,8 @@ def normed_scores(
 ) -> Tensor:
     """``w . drop(relu(norm(hidden)))`` of hidden (B, 2E, d), normalised over a graph's edges.
 
-    Empty places hold zero, before and after; ``key`` has its stream folded in.
+    Empty places hold zero, before and after; ``key`` has its stream folded in. Place e of graph b
+    has the key ``fold_in(key, 2E b + e)``.
     """
     present = (pairs > 0)[..., None]
     count = present.sum(-2, keepdim=True).clamp_min(1)
@@ -102,6 +103,7 @@ def normed_scores(
     scale = (centred.square().sum(-2, keepdim=True) / count + EPSILON).rsqrt()
     heard = (centred * scale).relu()
     if rate > 0:
-        drawn = uniform_each(key, heard.numel()).view_as(heard)
+        places, units = (torch.arange(n, device=key.device) for n in (pairs.numel(), len(weight)))
+        drawn = uniform_at(fold_in(key, places).view(*pairs.shape, 1), units)
         heard = heard * (drawn >= rate) / (1 - rate)
     return (heard @ weight[:, None]).squeeze(-1)
