@@ -19,8 +19,8 @@ from brio_core.methods.layers.convolutions import DenseGin
 from brio_core.methods.layers.edge_lists import EdgeLists, listed_features
 from brio_core.methods.layers.edge_masks import bernoulli_divergence, drawn_attention
 from brio_core.methods.layers.extractors import make_extractor
+from brio_core.methods.layers.perceptrons import relu_dropout
 from brio_core.system.errors import BrioError
-from brio_core.system.randomness import dropout
 
 FIRST_RATE, DROP = 0.9, 0.1
 # Streams of random numbers; each pass of the GIN takes one per layer after its own.
@@ -87,17 +87,20 @@ class Gsat(GradientMethod):
     def represent(self, features: Features) -> Tensor:
         """The pooled nodes of the second pass."""
         edges, mask = _edges(features)
-        attention = self.edge_logits(features, edges, mask, None).sigmoid()
-        return self.encode(features, self.attended(features, edges, attention), None, 0)
+        entered = self.enter(features["nodes"])
+        attention = self.edge_logits(entered, features, edges, mask, None).sigmoid()
+        return self.nodes(entered, self.attended(features, edges, attention), None, 0).mean(-2)
 
     def loss(self, batch: Batch, phase: str) -> tuple[Tensor, dict[str, Tensor]]:
         features = batch.features
         edges, mask = _edges(features)
-        scores = self.edge_logits(features, edges, mask, batch.key)
+        entered = self.enter(features["nodes"])
+        scores = self.edge_logits(entered, features, edges, mask, batch.key)
         # Each direction has its own noise.
         attention = drawn_attention(scores, batch.key, ATTENTION)
         adjacency = self.attended(features, edges, attention)
-        logits = self.head(self.encode(features, adjacency, batch.key, SECOND_PASS)).squeeze(-1)
+        pooled = self.nodes(entered, adjacency, batch.key, SECOND_PASS).mean(-2)
+        logits = self.head(pooled).squeeze(-1)
         classification = binary_cross_entropy(logits, batch.label)
         present = edges.present[..., None, :]
         # The sampled attention enters the divergence, not its mean: a choice of the authors.
@@ -115,10 +118,15 @@ class Gsat(GradientMethod):
         return f"{hyperparameters.rate(epoch):.6g}"
 
     def edge_logits(
-        self, features: Features, edges: EdgeLists, mask: Tensor, key: Tensor | None
+        self,
+        entered: Tensor,
+        features: Features,
+        edges: EdgeLists,
+        mask: Tensor,
+        key: Tensor | None,
     ) -> Tensor:
         """Logits of both directions of every edge (B, 2, E), from a pass without attention."""
-        nodes = self.nodes(features, self.weights(features, mask), key, FIRST_PASS)
+        nodes = self.nodes(entered, self.weights(features, mask), key, FIRST_PASS)
         return self.extractor(nodes, edges, mask, key, EXTRACTOR)
 
     def attended(self, features: Features, edges: EdgeLists, attention: Tensor) -> Tensor:
@@ -130,20 +138,12 @@ class Gsat(GradientMethod):
         binary = self.hyperparameters.edge_weight == "binary"
         return mask if binary else features["nodes"].abs() * mask
 
-    def encode(
-        self, features: Features, adjacency: Tensor, key: Tensor | None, stream: int
-    ) -> Tensor:
-        """The mean over nodes, (B, d)."""
-        return self.nodes(features, adjacency, key, stream).mean(-2)
-
-    def nodes(
-        self, features: Features, adjacency: Tensor, key: Tensor | None, stream: int
-    ) -> Tensor:
+    def nodes(self, hidden: Tensor, adjacency: Tensor, key: Tensor | None, stream: int) -> Tensor:
         """One pass of the GIN, (B, P, d). Both passes update the running statistics."""
-        hidden = self.enter(features["nodes"])
+        rate = self.hyperparameters.dropout
         for layer, convolve in enumerate(self.convolutions):
-            hidden = convolve(hidden, adjacency).relu()
-            hidden = dropout(hidden, self.hyperparameters.dropout, key, stream + layer)
+            hidden = convolve(hidden, adjacency)
+            hidden = relu_dropout(hidden, convolve.second.bias, rate, key, stream + layer)
         return hidden
 
 

@@ -22,7 +22,8 @@ def make(**overrides):
 def attention_of(module, features):
     """What multiplies the messages, (B, P, P)."""
     edges = EdgeLists.of(features)
-    attention = module.edge_logits(features, edges, edges.mask, None).sigmoid()
+    entered = module.enter(features["nodes"])
+    attention = module.edge_logits(entered, features, edges, edges.mask, None).sigmoid()
     return module.attended(features, edges, attention)
 
 
@@ -76,8 +77,9 @@ def test_full_attention_is_the_plain_gin(edge_weight):
     plain = subject_graph(features["nodes"], module.hyperparameters.density).float()
     if edge_weight == "abs":
         plain = plain * features["nodes"].abs()
+    entered = module.enter(features["nodes"])
     assert torch.equal(
-        module.encode(features, forced, None, 0), module.encode(features, plain, None, 0)
+        module.nodes(entered, forced, None, 0), module.nodes(entered, plain, None, 0)
     )
 
 

@@ -24,7 +24,7 @@ class DenseGin(nn.Module):
 
     ``adjacency`` has no self-loops: the centre would count twice. Neither Linear has a bias,
     for a BatchNorm follows the first, and should follow the second; where none does, ``bias``
-    gives the second one.
+    gives the second one, to be added by what comes next.
     """
 
     def __init__(self, before: int, after: int, learn_epsilon: bool, bias: bool = False) -> None:
@@ -39,10 +39,9 @@ class DenseGin(nn.Module):
 
     def aggregate(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
         """``((1 + eps) I + A) X``."""
-        return (1 + self.epsilon) * hidden + adjacency @ hidden
+        return torch.addcmul(adjacency @ hidden, hidden, 1 + self.epsilon)
 
     def forward(self, hidden: Tensor, adjacency: Tensor) -> Tensor:
         # The first Linear commutes with the sum over neighbours, and makes it narrow.
         aggregated = self.aggregate(row_linear(hidden, self.first.weight), adjacency)
-        out = row_linear(norm_relu(aggregated, self.norm), self.second.weight)
-        return out if self.second.bias is None else out + self.second.bias
+        return row_linear(norm_relu(aggregated, self.norm), self.second.weight)
