@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import exact, power_of_2
+from brio_core.kernels.functions import exact, factor, power_of_2
 
 # Units of a turn, in which a program goes through the first layer. A byte holds a lane's bits of
 # several turns, and four lanes make a word.
@@ -165,10 +165,6 @@ def _to_weight(
     total *= tl.load(scales + graph) / (1.0 - rate)
     target = to_weight + (graph * d + column)[:, None] * D + unit[None, :]
     tl.store(target, total, mask=(column < d)[:, None] & (unit < D)[None, :])
-
-
-def factor() -> torch.dtype:
-    return torch.float32 if exact() else torch.float16
 
 
 def turns(width: int) -> int:

@@ -5,8 +5,8 @@ heard. The way back (:mod:`brio_core.kernels.edge_back`) reads the bits instead 
 
 Where products may be less exact than float32, their factors and the sides are float16: it rounds
 as TF32 does, and takes half the bytes. It ends at 65,504. Sums of sides are normalised and do not
-reach that; a side would only where its sums cancel almost all of it. Gradients are small, so those
-of a graph are scaled by their largest.
+reach that; a side would only where its sums cancel almost all of it. Gradients are small, so they
+are divided by a bound.
 """
 
 import torch
@@ -16,8 +16,6 @@ from torch import Tensor
 
 from brio_core.kernels.edge_back import (
     LANES,
-    backward,
-    factor,
     launch,
     padded,
     part_of,
@@ -25,18 +23,14 @@ from brio_core.kernels.edge_back import (
     tile_for,
     turns,
 )
-from brio_core.kernels.functions import Fused, row_tile
+from brio_core.kernels.functions import factor
 from brio_core.kernels.uniform import folded, keeps
 
 # Edges of a tile, warps per program, and loads under way. What draws nothing waits for its loads,
 # so it has more of them under way, unless it has few to do.
-FORWARD = {"EDGES": 128, "num_warps": 8, "num_stages": 1}
+FORWARD = {"EDGES": 64, "num_warps": 4, "num_stages": 1}
 UNDROPPED = {"EDGES": 64, "num_warps": 4, "num_stages": 3}
-NARROW, FEW_UNITS = {"EDGES": 64, "num_warps": 4, "num_stages": 1}, 64
-# Numbers in a tile of gradients that become factors, and the largest of them: it is smaller where
-# absolutes of a column of the weights add up to more than half of it. Float16 rounds well down to
-# 6e-5, and must not overflow.
-TILE, LARGEST = 2048, 256
+NARROW, FEW_UNITS = {"EDGES": 128, "num_warps": 4, "num_stages": 1}, 64
 
 
 @triton.jit
@@ -116,20 +110,6 @@ def _forward(
     tl.store(target, found, mask=stored[:, None] & (column < d)[None, :])
 
 
-@triton.jit
-def _divide(
-    grad, scales, pairs, out, places, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):  # fmt: skip
-    """Gradients of some edges as factors; empty places stay undefined."""
-    graph = tl.program_id(0).to(tl.int64)
-    place, column = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    listed = tl.load(pairs + graph * places + place, mask=place < places, other=0) > 0
-    inside = listed[:, None] & (column < d)[None, :]
-    offset = (graph * places + place)[:, None] * d + column[None, :]
-    value = tl.load(grad + offset, mask=inside, other=0.0) / tl.load(scales + graph)
-    tl.store(out + offset, value.to(out.dtype.element_ty), mask=inside)
-
-
 def tile_of(rate: float, width: int) -> dict[str, int]:
     """The tile of the way forward."""
     undropped = UNDROPPED if width > FEW_UNITS else NARROW
@@ -157,31 +137,3 @@ def forward(
     options = {"KEEP": keep, "FILL": not moments, "MOMENTS": moments}
     launch(_forward, parts, tile, inputs, pairs, starts, weight, rate, **options)
     return out, heard, sums
-
-
-class EdgeHidden(Fused):
-    """Sides (*F, B, P, D), W (*F, d, D), keys (*F), lists (*F, B, .) to (*F, B, 2E, d).
-
-    Also a bit for each unit of the first layer.
-    """
-
-    @staticmethod
-    def run(sender, receiver, weight, key, pairs, order, starts, rate, keep):
-        given = (sender, receiver, weight, key, pairs, starts, rate)
-        return forward(*given, sender.dtype, keep, False)[:2]
-
-    @staticmethod
-    def keep(inputs, output):
-        return *inputs[:3], output[1], *inputs[4:8]
-
-    @staticmethod
-    def slopes(grad, sender, receiver, weight, heard, pairs, order, starts, rate):
-        d = weight.shape[-2]
-        largest = torch.linalg.vector_norm(grad.flatten(-2), torch.inf, -1)
-        reach = weight.abs().sum(-2).amax(-1)[..., None]
-        scale = largest.where(largest > 0, 1) / LARGEST * (2 * reach / LARGEST).clamp_min(1)
-        divided, tile = grad.new_empty(grad.shape, dtype=factor()), row_tile(d, TILE)
-        grid = (scale.numel(), triton.cdiv(pairs.shape[-1], tile["ROWS"]))
-        _divide[grid](grad, scale, pairs, divided, pairs.shape[-1], d, **tile)
-        given = (sender, receiver, weight, heard, pairs, order, starts, rate)
-        return backward(divided, scale, *given)

@@ -5,6 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# What no gradient exceeds that is a factor of products, nor its product with the weights: half of
+# float16's range. A bound may be some hundred times too large, and all but the smallest millionth
+# still rounds well. Gradients below the smallest bound lose digits, so that none is divided by
+# almost nothing.
+LARGEST, SMALLEST = 2.0**15, 1e-30
+
 
 class Mapped(torch.autograd.Function):
     """A function without a derivative whose leading axes are a batch.
@@ -111,6 +117,11 @@ def power_of_2(size: int) -> int:
 def exact() -> bool:
     """Whether products must be those of float32 numbers."""
     return torch.get_float32_matmul_precision() == "highest"
+
+
+def factor() -> torch.dtype:
+    """What factors of products are kept as: float16 rounds as TF32 does, in half the bytes."""
+    return torch.float32 if exact() else torch.float16
 
 
 def row_tile(width: int, numbers: int) -> dict[str, int]:

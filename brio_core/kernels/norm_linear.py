@@ -1,4 +1,4 @@
-"""``dropout(relu(BatchNorm(x))) W^T`` of the nodes or edges of many folds.
+"""``relu(BatchNorm(x)) W^T`` of the edges of many folds, in which some rows are absent.
 
 What lies between the norm and the product is never in memory. Forward, rows are read to sum their
 moments, and once more to multiply them. Backward, one pass makes sums and another the gradient.
@@ -6,8 +6,6 @@ moments, and once more to multiply them. Backward, one pass makes sums and anoth
 The sums are products ``T = g^T o`` and ``U = g^T (o u)``. Here g is the gradient above, o says
 which numbers are heard, and u are standardised values. Since relu(v) = o v and v = w u + b, the
 gradient of W is ``w U + b T``. Norms need the column sums of ``W T`` and of ``W U``.
-
-Rows may be absent. Dropout draws the numbers of :func:`randomness.uniform`, each way.
 """
 
 import torch
@@ -15,9 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.functions import Fused, exact, power_of_2
-from brio_core.kernels.norm_relu import Sizes, counted
-from brio_core.kernels.uniform import keeps
+from brio_core.kernels.functions import LARGEST, SMALLEST, exact, factor, power_of_2
+from brio_core.kernels.norm_relu import Sizes
 
 # Channels of a tile, before or after: more would not fit into registers.
 WIDTH = 64
@@ -26,58 +23,57 @@ WIDTH = 64
 TILES = {
     "forward": ((2048, 4, 1), (4096, 4, 1), (4096, 4, 1)),
     "sums": ((2048, 4, 1), (2048, 2, 1), (4096, 8, 2)),
-    "back": ((2048, 4, 1), (1024, 4, 1), (4096, 8, 1)),
+    "back": ((2048, 4, 1), (1024, 2, 1), (4096, 8, 1)),
 }
 # A program sums at least so many rows, and a group has at most so many programs (times tiles).
 LEAST, PARTS = 1024, 256
 
 
 @triton.jit
-def _some(here, MASKED: tl.constexpr):
-    """Whether a tile is worth reading. Absent rows are often side by side."""
-    return tl.max(here.to(tl.int32), 0) > 0 if MASKED else True
+def _present(present, group, rows, start, ROWS: tl.constexpr):
+    """Which rows of a tile count. It is worth reading if any does: absent ones are side by side."""
+    row = start + tl.arange(0, ROWS)
+    return tl.load(present + group * rows + row, mask=row < rows, other=0) > 0
 
 
 @triton.jit
 def _read(
-    values, scale, offset, keys, here, group, groups_per_fold, rows, start, d: tl.constexpr,
-    column, rate, DROP: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr,
+    values, scale, offset, here, group, rows, start, d: tl.constexpr, column, ROWS: tl.constexpr
 ):  # fmt: skip
     """Numbers of a tile before and after the norm, and which of them the product hears."""
     inside = here[:, None] & (column < d)[None, :]
     place = tl.arange(0, ROWS)[:, None] * d + column[None, :]
     value = tl.load(values + (group * rows + start) * d + place, mask=inside, other=0.0)
+    value = value.to(tl.float32)
     normed = value * tl.load(scale + group * d + column, mask=column < d, other=0.0)[None, :]
     normed += tl.load(offset + group * d + column, mask=column < d, other=0.0)[None, :]
-    heard = inside
-    if RELU:
-        # What is no number is heard, or training could diverge unseen.
-        heard &= ~(normed <= 0)
-    if DROP:
-        key = tl.load(keys + group // groups_per_fold).to(tl.uint32)
-        first = (group % groups_per_fold * rows + start).to(tl.uint32) * d
-        heard &= keeps(first + place.to(tl.uint32), key, rate)
-    return value, normed, heard
+    # What is no number is heard, or training could diverge unseen.
+    return value, normed, inside & ~(normed <= 0)
+
+
+@triton.jit
+def _above(grad, here, group, rows, start, e: tl.constexpr, unit, ROWS: tl.constexpr):
+    """Some units of the gradient of a tile's rows."""
+    source = grad + (group * rows + start) * e + tl.arange(0, ROWS)[:, None] * e + unit[None, :]
+    inside = here[:, None] & (unit < e)[None, :]
+    return tl.load(source, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def _forward(
-    values, present, scale, offset, matrix, keys, out, groups_per_fold, rows,
-    d: tl.constexpr, e: tl.constexpr, rate,
-    MASKED: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr, PRECISION: tl.constexpr,
-    ROWS: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    values, present, scale, offset, matrix, out, rows, d: tl.constexpr, e: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     group, start = tl.program_id(1).to(tl.int64), tl.program_id(0) * ROWS
-    here = counted(present, group, rows, start + tl.arange(0, ROWS), MASKED)
+    here = _present(present, group, rows, start, ROWS)
     unit = tl.program_id(2) * E + tl.arange(0, E)
     total = tl.zeros((ROWS, E), tl.float32)
-    if _some(here, MASKED):
+    if tl.max(here.to(tl.int32), 0) > 0:
         for begin in range(0, d, D):
             column = begin + tl.arange(0, D)
             _, normed, heard = _read(
-                values, scale, offset, keys, here, group, groups_per_fold, rows, start, d,
-                column, rate, DROP, RELU, ROWS,
-            )  # fmt: skip
+                values, scale, offset, here, group, rows, start, d, column, ROWS
+            )
             normed = tl.where(heard, normed, 0.0)
             if e == 1:
                 factor = tl.load(matrix + group * d + column, mask=column < d, other=0.0)
@@ -88,7 +84,6 @@ def _forward(
                     mask=(unit < e)[None, :] & (column < d)[:, None], other=0.0,
                 )  # fmt: skip
                 total += tl.dot(normed, factor, input_precision=PRECISION)
-    total *= 1.0 / (1.0 - rate)
     row = tl.arange(0, ROWS)
     target = out + (group * rows + start) * e + row[:, None] * e + unit[None, :]
     tl.store(target, total, mask=(start + row < rows)[:, None] & (unit < e)[None, :])
@@ -96,10 +91,9 @@ def _forward(
 
 @triton.jit
 def _sums(
-    values, grad, present, scale, offset, mean, keys, opened, along, groups_per_fold, rows,
-    d: tl.constexpr, e: tl.constexpr, rate, rounds,
-    MASKED: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr, PRECISION: tl.constexpr,
-    ROWS: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    values, grad, present, scale, offset, mean, opened, along, rows,
+    d: tl.constexpr, e: tl.constexpr, rounds,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     """Products of the gradient with which numbers are heard, and with those, centred."""
     group, part = tl.program_id(1).to(tl.int64), tl.program_id(0)
@@ -113,24 +107,17 @@ def _sums(
     second = tl.zeros((lines, D), tl.float32)
     for turn in range(rounds):
         start = (part * rounds + turn) * ROWS
-        here = counted(present, group, rows, start + tl.arange(0, ROWS), MASKED)
-        if _some(here, MASKED):
+        here = _present(present, group, rows, start, ROWS)
+        if tl.max(here.to(tl.int32), 0) > 0:
             value, _, heard = _read(
-                values, scale, offset, keys, here, group, groups_per_fold, rows, start, d,
-                column, rate, DROP, RELU, ROWS,
+                values, scale, offset, here, group, rows, start, d, column, ROWS
             )  # fmt: skip
-            row = tl.arange(0, ROWS)
-            source = grad + (group * rows + start) * e
+            above = _above(grad, here, group, rows, start, e, unit, ROWS)
             if e == 1:
-                above = tl.load(source + row, mask=here, other=0.0)[:, None]
                 above = tl.where(heard, above, 0.0)
                 first += above
                 second += above * (value - centre)
             else:
-                above = tl.load(
-                    source + row[:, None] * e + unit[None, :],
-                    mask=here[:, None] & (unit < e)[None, :], other=0.0,
-                )  # fmt: skip
                 above = tl.trans(above)
                 value = tl.where(heard, value - centre, 0.0)
                 first += tl.dot(above, heard.to(tl.float32), input_precision=PRECISION)
@@ -148,37 +135,28 @@ def _sums(
 
 @triton.jit
 def _back(
-    values, grad, present, scale, offset, mean, keys, matrix, means, slopes, out, groups_per_fold,
-    rows, d: tl.constexpr, e: tl.constexpr, rate,
-    MASKED: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr, PRECISION: tl.constexpr,
-    ROWS: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    values, grad, present, scale, offset, mean, matrix, factors, means, slopes, out, rows,
+    d: tl.constexpr, e: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     group, start = tl.program_id(1).to(tl.int64), tl.program_id(0) * ROWS
-    here = counted(present, group, rows, start + tl.arange(0, ROWS), MASKED)
+    here = _present(present, group, rows, start, ROWS)
     column, row = tl.program_id(2) * D + tl.arange(0, D), tl.arange(0, ROWS)
     result = tl.zeros((ROWS, D), tl.float32)
-    if _some(here, MASKED):
-        source = grad + (group * rows + start) * e
+    if tl.max(here.to(tl.int32), 0) > 0:
         for begin in range(0, e, E):
             unit = begin + tl.arange(0, E)
+            known = (unit < e)[:, None] & (column < d)[None, :]
             factor = matrix + (group * e + unit[:, None]) * d + column[None, :]
-            inside = (unit < e)[:, None] & (column < d)[None, :]
+            factor = tl.load(factor, mask=known, other=0.0)
+            above = _above(grad, here, group, rows, start, e, unit, ROWS)
             if e == 1:
-                above = tl.load(source + row, mask=here, other=0.0)
-                result = above[:, None] * tl.load(factor, mask=inside, other=0.0)
+                result = above * factor
             else:
-                above = tl.load(
-                    source + row[:, None] * e + unit[None, :],
-                    mask=here[:, None] & (unit < e)[None, :], other=0.0,
-                )  # fmt: skip
-                factor = tl.load(factor, mask=inside, other=0.0)
                 result += tl.dot(above, factor, input_precision=PRECISION)
-        value, _, heard = _read(
-            values, scale, offset, keys, here, group, groups_per_fold, rows, start, d,
-            column, rate, DROP, RELU, ROWS,
-        )  # fmt: skip
+        value, _, heard = _read(values, scale, offset, here, group, rows, start, d, column, ROWS)
         place, inside = group * d + column, column < d
-        factor = tl.load(scale + place, mask=inside, other=0.0) / (1.0 - rate)
+        factor = tl.load(factors + place, mask=inside, other=0.0)
         result = tl.where(heard, result * factor[None, :], 0.0)
         value -= tl.load(mean + place, mask=inside, other=0.0)[None, :]
         result -= value * tl.load(slopes + place, mask=inside, other=0.0)[None, :]
@@ -188,47 +166,71 @@ def _back(
     tl.store(target, result, mask=(start + row < rows)[:, None] & (column < d)[None, :])
 
 
-class _Layer:
-    """What all kernels of a layer get."""
+class NormLinear:
+    """A norm of values (*F, ..., d) with weight and bias (*F, d), and W (*F, e, d) behind it.
 
-    def __init__(self, values, weight, bias, matrix, keys, mean, variance, sizes, options) -> None:
-        self.rate, epsilon, relu = options
-        self.sizes, (self.e, self.d) = sizes, matrix.shape[-2:]
-        self.values, self.matrix, self.keys, self.mean = values, matrix, keys, mean
-        self.inverse = (variance + epsilon).rsqrt()
+    ``present`` (*F, rows) tells which rows count. Mean and variance (*F, d) are those of the
+    values, unless they are given.
+    """
+
+    def __init__(self, values, weight, bias, matrix, present, epsilon, statistics=None) -> None:
+        self.sizes = Sizes(values, weight.numel() // weight.shape[-1], present)
+        self.e, self.d = matrix.shape[-2:]
+        self.values, self.matrix, self.weight, self.bias = values, matrix, weight, bias
+        self.mean, self.variance = statistics or (
+            found.view_as(weight) for found in self.sizes.moments(values)
+        )
+        self.inverse = (self.variance + epsilon).rsqrt()
         self.scale = (weight * self.inverse).contiguous()
-        self.offset = (bias - mean * self.scale).contiguous()
-        self.norm = (sizes.present, self.scale, self.offset)
-        self.options = {"MASKED": sizes.options["MASKED"], "DROP": self.rate > 0, "RELU": relu}
-        self.options["PRECISION"] = "ieee" if exact() else "tf32"
+        offset = (bias - self.mean * self.scale).contiguous()
+        self._norm = (self.sizes.present, self.scale, offset)
 
-    def forward(self) -> Tensor:
-        out, tile = self.values.new_empty(*self.values.shape[:-1], self.e), self._tile("forward")
+    def forward(self, dtype: torch.dtype) -> Tensor:
+        """The product (*F, ..., e); absent rows become zero."""
+        shape, tile = (*self.values.shape[:-1], self.e), self._tile("forward")
+        out = self.values.new_empty(shape, dtype=dtype)
         grid = (triton.cdiv(self.sizes.rows, tile["ROWS"]), triton.cdiv(self.e, tile["E"]))
-        self._launch(_forward, *grid, (self.values, *self.norm, self.matrix, self.keys, out), tile)
+        self._launch(_forward, *grid, (self.values, *self._norm, self.matrix, out), tile)
         return out
 
-    def sums(self, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """T and U of every group, (G, e, d)."""
+    def slopes(
+        self, grad: Tensor, unit: Tensor, peak: Tensor, count: Tensor, reach: Tensor
+    ) -> tuple[Tensor, ...]:
+        """What a gradient, given in units (*F) and not above a ``peak`` (*F), makes of the values.
+
+        It comes in units of its own, short as factors of products are. None is above half of what
+        float16 holds, not even ``reach`` times. Behind it come its units, its peak, and gradients
+        of weight, bias and W. ``count`` (*F, 1) of rows divides sums to means.
+        """
+        opened, along = (part * unit[..., None, None] for part in self._sums(grad))
+        to_weight, to_bias = ((self.matrix * part).sum(-2) for part in (along, opened))
+        to_matrix = self.weight[..., None, :] * along + self.bias[..., None, :] * opened
+        means = self.scale * to_bias / count
+        # Of as many normalised numbers none is above the root of their count.
+        bound = self.scale.abs() * self.matrix.abs().sum(-2) * peak[..., None] + means.abs()
+        bound = (bound + (self.scale * to_weight / count.sqrt()).abs()).amax(-1)
+        below = bound.clamp_min(SMALLEST) * reach / LARGEST
+        slopes = self.scale * self.inverse * to_weight / count
+        factors = self.scale * (unit / below)[..., None]
+        means, slopes = (part / below[..., None] for part in (means, slopes))
+        out, tile = torch.empty_like(self.values, dtype=factor()), self._tile("back")
+        grid = (triton.cdiv(self.sizes.rows, tile["ROWS"]), triton.cdiv(self.d, tile["D"]))
+        tensors = (self.values, grad, *self._norm, self.mean, self.matrix)
+        self._launch(_back, *grid, (*tensors, factors, means, slopes, out), tile)
+        return out, below, bound, to_weight, to_bias, to_matrix
+
+    def _sums(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """T and U, (*F, e, d), of a gradient in its units."""
         rows, tile = self.sizes.rows, self._tile("sums")
         # So many that it does not depend on how many groups there are: that would change sums.
         rounds = triton.cdiv(max(LEAST, triton.cdiv(rows, PARTS)), tile["ROWS"])
         parts = triton.cdiv(rows, rounds * tile["ROWS"])
         tiles = triton.cdiv(self.d, tile["D"]) * triton.cdiv(self.e, tile["E"])
-        opened, along = grad.new_empty(2, self.sizes.groups, parts, self.e, self.d)
-        tensors = (self.values, grad, *self.norm, self.mean, self.keys, opened, along)
+        opened, along = self.mean.new_empty(2, self.sizes.groups, parts, self.e, self.d)
+        tensors = (self.values, grad, *self._norm, self.mean, opened, along)
         self._launch(_sums, parts, tiles, tensors, tile, rounds)
         opened, along = (part.sum(1).view_as(self.matrix) for part in (opened, along))
-        left = 1.0 / (1.0 - self.rate)
-        return opened * left, along * (left * self.inverse)[..., None, :]
-
-    def back(self, grad: Tensor, means: Tensor, slopes: Tensor) -> Tensor:
-        out, tile = torch.empty_like(self.values), self._tile("back")
-        grid = (triton.cdiv(self.sizes.rows, tile["ROWS"]), triton.cdiv(self.d, tile["D"]))
-        tensors = (self.values, grad, *self.norm, self.mean, self.keys, self.matrix)
-        means, slopes = self.scale * means, self.scale * self.inverse * slopes
-        self._launch(_back, *grid, (*tensors, means, slopes, out), tile)
-        return out
+        return opened, along * self.inverse[..., None, :]
 
     def _tile(self, kernel: str) -> dict[str, int]:
         """The tile of a kernel, no wider than the layer; a product takes at least 16 channels."""
@@ -240,58 +242,6 @@ class _Layer:
         return {"ROWS": rows, "D": d, "E": e, "num_warps": warps, "num_stages": stages}
 
     def _launch(self, kernel, parts: int, tiles: int, tensors: tuple, tile, *more: int) -> None:
-        groups, rows = self.sizes.groups, self.sizes.rows
-        numbers = (groups // self.keys.numel(), rows, self.d, self.e, self.rate, *more)
-        kernel[parts, groups, tiles](*tensors, *numbers, **self.options, **tile)
-
-
-def _sizes(values: Tensor, weight: Tensor, present: Tensor | None) -> Sizes:
-    return Sizes(values, weight.numel() // weight.shape[-1], present)
-
-
-class NormLinear(Fused):
-    """Values (*G, ..., D), weight and bias (*G, D), W (*G, e, D), keys (*F) where F leads G.
-
-    ``present`` (*G, rows) tells which rows count, or is None; absent ones become zero.
-    Gives the product (*G, ..., e), and mean and biased variance (*G, D) and the number of rows
-    (*G, 1), which are constants.
-    """
-
-    @staticmethod
-    def run(values, weight, bias, matrix, keys, present, *options):
-        sizes = _sizes(values, weight, present)
-        mean, variance = (found.view_as(weight) for found in sizes.moments(values))
-        count = mean.new_zeros(sizes.groups, 1).add(sizes.count).view_as(mean[..., :1])
-        given = (values, weight, bias, matrix, keys, mean, variance)
-        return _Layer(*given, sizes, options).forward(), mean, variance, count
-
-    @staticmethod
-    def keep(inputs, output):
-        *given, present, rate, epsilon, relu = inputs
-        return *given, *output[1:], present, rate, epsilon, relu
-
-    @staticmethod
-    def slopes(grad, values, weight, bias, matrix, keys, mean, variance, count, present, *options):
-        given = (values, weight, bias, matrix, keys, mean, variance)
-        layer = _Layer(*given, _sizes(values, weight, present), options)
-        opened, along = layer.sums(grad)
-        to_bias, to_weight = ((matrix * part).sum(-2) for part in (opened, along))
-        to_matrix = weight[..., None, :] * along + bias[..., None, :] * opened
-        # Statistics that are given have no slope; they are divided by an endless number of rows.
-        to_values = layer.back(grad, to_bias / count, to_weight / count)
-        return to_values, to_weight, to_bias, to_matrix
-
-
-class RunningNormLinear(Fused):
-    """The same by statistics that are given, mean and variance (*G, D), with the product alone."""
-
-    @staticmethod
-    def run(values, weight, bias, matrix, keys, mean, variance, present, *options):
-        given = (values, weight, bias, matrix, keys, mean, variance)
-        return _Layer(*given, _sizes(values, weight, present), options).forward()
-
-    @staticmethod
-    def slopes(grad, values, weight, bias, matrix, keys, mean, variance, present, *options):
-        given = (values, weight, bias, matrix, keys, mean, variance)
-        endless = torch.full_like(mean[..., :1], torch.inf)
-        return NormLinear.slopes(grad, *given, endless, present, *options)
+        numbers = (self.sizes.rows, self.d, self.e, *more)
+        precision = "ieee" if exact() else "tf32"
+        kernel[parts, self.sizes.groups, tiles](*tensors, *numbers, PRECISION=precision, **tile)

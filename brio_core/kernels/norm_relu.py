@@ -30,7 +30,7 @@ def _columns(D: tl.constexpr):
 
 
 @triton.jit
-def counted(present, group, rows, row, MASKED: tl.constexpr):
+def _counted(present, group, rows, row, MASKED: tl.constexpr):
     """Which rows of a tile count."""
     here = row < rows
     if MASKED:
@@ -41,7 +41,7 @@ def counted(present, group, rows, row, MASKED: tl.constexpr):
 @triton.jit
 def _here(present, group, rows, row, d, column, MASKED: tl.constexpr):
     """Which numbers of a tile count."""
-    return counted(present, group, rows, row, MASKED)[:, None] & (column < d)[None, :]
+    return _counted(present, group, rows, row, MASKED)[:, None] & (column < d)[None, :]
 
 
 @triton.jit
@@ -58,7 +58,7 @@ def _moments(
     number = tl.zeros((ROWS,), tl.int32)
     for turn in range(ROUNDS):
         row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
-        counts = counted(present, group, rows, row, MASKED)
+        counts = _counted(present, group, rows, row, MASKED)
         number += counts.to(tl.int32)
         here = counts[:, None] & inside[None, :]
         offset = (group * rows + row[:, None]) * d + column[None, :]
@@ -196,8 +196,8 @@ class Sizes:
     def moments(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Means and biased variances of the groups, both (G, d)."""
         # Distances from any one row lose nothing to cancellation.
-        shift = values.view(self.groups, self.rows, self.d)[:, 0].contiguous()
-        sums, squares = values.new_empty(2, self.groups, self.parts, self.d)
+        shift = values.view(self.groups, self.rows, self.d)[:, 0].float().contiguous()
+        sums, squares = shift.new_empty(2, self.groups, self.parts, self.d)
         numbers = values.new_empty(self.groups, self.parts, dtype=torch.int32)
         _moments[(self.groups, self.parts, self.tiles)](
             values, self.present, shift, sums, squares, numbers, self.rows, self.d,

@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brio_core.kernels.edge_back import backward, factor, place_of, rounded
+from brio_core.kernels.edge_back import backward, place_of, rounded
 from brio_core.kernels.edge_hidden import forward, tile_of
-from brio_core.kernels.functions import Fused, power_of_2
+from brio_core.kernels.functions import LARGEST, SMALLEST, Fused, factor, power_of_2
 from brio_core.kernels.uniform import folded, keeps
 
 WORD = tl.constexpr(32)
@@ -25,10 +25,6 @@ WORD = tl.constexpr(32)
 # of 1,000 regions with 256 units, and for all with 64.
 FORWARD, TILE, ROUNDS = 4096, 2048, 16
 EPSILON = 1e-5
-# What no factor exceeds, nor its product with the weights: half of float16's range. The bound may
-# be some hundred times too large, and all but the smallest millionth still rounds well.
-# Gradients below the smallest bound lose digits, so that no factor is divided by almost nothing.
-LARGEST, SMALLEST = 2.0**15, 1e-30
 
 
 @triton.jit

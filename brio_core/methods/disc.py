@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from brio_core import kernels
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, margin
 from brio_core.methods.layers.convolutions import DenseGcn
@@ -30,8 +31,8 @@ from brio_core.methods.layers.norms import (
     MaskedNorm,
     NodeNorm,
     batch_normed_sides,
-    norm_linear,
     norm_relu,
+    remember,
 )
 from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.system.randomness import uniform
@@ -123,12 +124,34 @@ class EdgeNetwork(nn.Module):
         first, second, third = self.linears
         sides = (row_linear(nodes, weight) for weight in first.weight.chunk(2, -1))
         sides = batch_normed_sides(*sides, mask, self.norms[0])
-        no_key = edges.pairs.new_zeros(())
-        hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key).flatten(0, 1)
-        present = edges.pairs.flatten() > 0
-        for norm, linear in zip(self.norms[1:], (third, self.last)):
-            hidden = norm_linear(hidden, norm, linear.weight, present=present)
+        if kernels.usable(second.weight, "batch_scores"):
+            hidden = self._fused(*sides, edges)
+        else:
+            no_key = edges.pairs.new_zeros(())
+            hidden = edge_hidden(*sides, second.weight, edges, 0.0, no_key).flatten(0, 1)
+            present = edges.pairs.flatten() > 0
+            for norm, linear in zip(self.norms[1:], (third, self.last)):
+                hidden = row_linear(norm_relu(hidden, norm, present=present), linear.weight)
         return (hidden + self.last.bias).view(len(nodes), 2, -1)
+
+    def _fused(self, sender: Tensor, receiver: Tensor, edges: EdgeLists) -> Tensor:
+        """The same from normed sides on, without the last bias, (B, 2E)."""
+        from brio_core.kernels.batch_scores import BatchScores
+
+        _, second, third = (linear.weight for linear in self.linears)
+        _, *norms = self.norms
+        sides = (side.to(second.dtype) for side in (sender, receiver))
+        first, other = ((norm.weight, norm.bias) for norm in norms)
+        lists = (edges.pairs, edges.order, edges.starts)
+        running = [part for norm in norms for part in (norm.running_mean, norm.running_var)]
+        options = (not self.training, norms[0].eps, torch.is_grad_enabled())
+        out, *found = BatchScores.apply(
+            *sides, second, *first, third, *other, self.last.weight, *lists, *running, *options
+        )
+        if self.training:
+            remember(norms[0], *found[:2], found[4])
+            remember(norms[1], *found[2:4], found[4])
+        return out
 
 
 def _halvings(width: int) -> list[int]:
@@ -148,7 +171,7 @@ class _NodeNetwork(nn.Sequential):
         hidden = row_linear(nodes, self[0].weight)
         layers = tuple(self)
         for norm, linear in zip(layers[1::3], layers[3::3]):
-            hidden = norm_linear(hidden, norm, linear.weight)
+            hidden = row_linear(norm_relu(hidden, norm), linear.weight)
         return hidden + self[-1].bias
 
 

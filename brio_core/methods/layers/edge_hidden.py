@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from brio_core import kernels
 from brio_core.kernels.functions import Fused
 from brio_core.methods.layers.edge_lists import EdgeLists
 from brio_core.system.randomness import fold_in, uniform_at
@@ -26,16 +25,11 @@ def edge_hidden(
     ``key`` has its stream folded in. Place e of graph b has the key ``fold_in(key, 2E b + e)``.
     """
     sides = (side.to(weight.dtype) for side in (sender, receiver))
-    lists = (edges.pairs, edges.order, edges.starts)
-    if kernels.usable(weight, "edge_hidden"):
-        from brio_core.kernels.edge_hidden import EdgeHidden
-
-        return EdgeHidden.apply(*sides, weight, key, *lists, rate, torch.is_grad_enabled())[0]
-    return PlainHidden.apply(*sides, weight, key, *lists, rate)
+    return Hidden.apply(*sides, weight, key, edges.pairs, edges.order, edges.starts, rate)
 
 
-class PlainHidden(Fused):
-    """The plain twin of the kernel: axes of folds lead all tensors."""
+class Hidden(Fused):
+    """The same with all axes of folds in front."""
 
     @staticmethod
     def run(sender, receiver, weight, key, pairs, order, starts, rate):

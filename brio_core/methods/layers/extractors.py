@@ -78,7 +78,7 @@ def chain(
     rate: float, key: Tensor, other_key: Tensor,
 ) -> Tensor:  # fmt: skip
     """What the second and the last layer make of both sides (B, P, D), (B, 2E)."""
-    if all(kernels.usable(second, name) for name in ("edge_hidden", "normed_scores")):
+    if kernels.usable(second, "normed_scores"):
         from brio_core.kernels.normed_scores import NormedScores
 
         sides = (side.to(second.dtype) for side in (sender, receiver))

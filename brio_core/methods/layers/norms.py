@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from brio_core import kernels
 from brio_core.methods.layers.edge_scores import edge_moments
-from brio_core.methods.layers.perceptrons import drawn, row_linear
+from brio_core.methods.layers.perceptrons import drawn
 from brio_core.system.randomness import dropout
 
 
@@ -80,34 +80,6 @@ def norm_relu(
         return out
     normed = norm(values) if present is None else norm(values, present)
     return dropout(normed.relu() if relu else normed, rate, key, stream)
-
-
-def norm_linear(
-    values: Tensor,
-    norm: nn.Module,
-    weight: Tensor,
-    rate: float = 0.0,
-    key: Tensor | None = None,
-    stream: int = 0,
-    relu: bool = True,
-    present: Tensor | None = None,
-) -> Tensor:
-    """``norm_relu(values, norm, rate, key, stream, relu, present) @ weight.T``.
-
-    ``weight`` (*K, e, d) has the axes of experts that the norm's has.
-    """
-    if not kernels.usable(values, "norm_linear"):
-        return row_linear(norm_relu(values, norm, rate, key, stream, relu, present), weight)
-    from brio_core.kernels.norm_linear import NormLinear, RunningNormLinear
-
-    seed, rate = drawn(values, rate, key, stream)
-    options = (present, rate, norm.eps, relu)
-    inputs = (values, norm.weight, norm.bias, weight, seed)
-    if not norm.training:
-        return RunningNormLinear.apply(*inputs, norm.running_mean, norm.running_var, *options)
-    out, *statistics = NormLinear.apply(*inputs, *options)
-    remember(norm, *statistics)
-    return out
 
 
 def batch_normed_sides(
