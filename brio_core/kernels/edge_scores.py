@@ -15,7 +15,7 @@ from brio_core.kernels.functions import Fused, power_of_2
 
 # Numbers in a tile (some units of some edges), programs per graph, and warps per program.
 FORWARD = (4096, 1, 8)
-BACKWARD = (2048, 4, 1)
+BACKWARD = (2048, 2, 2)
 # Units of a tile, if there are so many.
 WIDTH = 64
 

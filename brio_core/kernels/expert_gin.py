@@ -14,13 +14,13 @@ from brio_core.kernels.functions import Constant, Fused, exact, power_of_2
 # Rows of a graph start where memory is aligned: their length is rounded up to so many numbers.
 ALIGNED = 32
 # Nodes that a program makes, nodes that it reads at a time, units, warps, and loads under way.
-TO_NODES = {"ROWS": 128, "STEP": 32, "UNITS": 64, "num_warps": 4, "num_stages": 2}
+TO_NODES = {"ROWS": 128, "STEP": 32, "UNITS": 64, "num_warps": 4, "num_stages": 3}
 # The same of edges' gradients, between two groups of nodes.
-TO_EDGES = {"ROWS": 64, "STEP": 64, "UNITS": 64, "num_warps": 4, "num_stages": 1}
+TO_EDGES = {"ROWS": 64, "STEP": 32, "UNITS": 64, "num_warps": 4, "num_stages": 1}
 # With exact products less fits into registers.
 EXACT = {"ROWS": 64, "STEP": 32, "UNITS": 32}
 # Numbers in a tile of a graph that is written.
-TILE = 2048
+TILE = 1024
 # Empty places of a list that are filled at a time.
 FILL = tl.constexpr(1024)
 
@@ -173,6 +173,13 @@ def _hear_back(
 
 
 @triton.jit
+def _some(hidden, row, stride, unit, p, d: tl.constexpr):
+    """Some units of some nodes."""
+    inside = (row < p)[:, None] & (unit < d)[None, :]
+    return tl.load(hidden + row[:, None] * stride + unit[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
 def _to_edges(
     grad, hidden, out, slots, starts, to_masks, batch, experts, places,
     p: tl.constexpr, d: tl.constexpr, BESIDE: tl.constexpr, PRECISION: tl.constexpr,
@@ -183,22 +190,21 @@ def _to_edges(
     lists = owner // experts * batch + graph % batch
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     to_masks += graph * places
+    tiles: tl.constexpr = (d + UNITS - 1) // UNITS
+    unit = tl.arange(0, UNITS)
+    if tiles == 1:
+        left = _some(hidden + start, row, stride, unit, p, d)
+        above = _open(grad, out, graph, row, unit, p, d)
     # Only later nodes are the second ends of such edges.
     for first in range(tl.program_id(1) * ROWS, p, STEP):
         other = first + tl.arange(0, STEP)
         total = tl.zeros((ROWS, STEP), tl.float32)
-        for tile in range(0, d, UNITS):
-            unit = tile + tl.arange(0, UNITS)
-            for_row, for_other = row[:, None] * stride, other[:, None] * stride
-            known = (unit < d)[None, :]
-            left = tl.load(
-                hidden + start + for_row + unit[None, :], mask=(row < p)[:, None] & known, other=0.0
-            )
-            right = tl.load(
-                hidden + start + for_other + unit[None, :],
-                mask=(other < p)[:, None] & known, other=0.0,
-            )  # fmt: skip
-            above = _open(grad, out, graph, row, unit, p, d)
+        for tile in tl.static_range(tiles):
+            unit = tile * UNITS + tl.arange(0, UNITS)
+            if tiles > 1:
+                left = _some(hidden + start, row, stride, unit, p, d)
+                above = _open(grad, out, graph, row, unit, p, d)
+            right = _some(hidden + start, other, stride, unit, p, d)
             below = _open(grad, out, graph, other, unit, p, d)
             total = tl.dot(above, tl.trans(right), total, input_precision=PRECISION)
             total = tl.dot(left, tl.trans(below), total, input_precision=PRECISION)

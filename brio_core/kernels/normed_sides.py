@@ -17,9 +17,10 @@ EPSILON = 1e-5
 # Numbers of a side that a program has at most, columns of the graph at a time, and how to compile:
 # with 128 registers, two programs of eight warps share a multiprocessor.
 FORWARD = {"TILE": 8192, "DEPTH": 32, "num_warps": 8, "num_stages": 3, "maxnreg": 128}
-BACKWARD = {"TILE": 8192, "DEPTH": 32, "num_warps": 8, "num_stages": 2}
-# Tensor cores want 16 units. A graph of more nodes has no program.
-UNITS, MOST_NODES = 16, 512
+BACKWARD = {"TILE": 8192, "DEPTH": 16, "num_warps": 8, "num_stages": 4}
+# Tensor cores want 16 units. A graph of more nodes has no program. Larger graphs have fewer loads
+# under way: else a GPU with 99 KB for a program could not run it.
+UNITS, MOST_NODES, LARGE, LOADS = 16, 512, 256, 2
 
 
 @triton.jit
@@ -141,6 +142,8 @@ def _backward(
 def _launch(kernel: Any, sizes: dict, sender: Tensor, *inputs: Any) -> None:
     nodes, width = sender.shape[-2:]
     rows, options = max(16, power_of_2(nodes)), dict(sizes)
+    if nodes > LARGE:
+        options["num_stages"] = LOADS
     columns = max(UNITS, min(power_of_2(width), options.pop("TILE") // rows))
     kernel[(sender.numel() // (nodes * width) * triton.cdiv(width, columns),)](
         *inputs, NODES=nodes, WIDTH=width, PRECISION="tf32x3" if exact() else "tf32",
