@@ -1,7 +1,7 @@
 """Ends of layers, with or without dropout, in one pass each way.
 
-``dropout(relu(values + bias))``, whose output tells where a gradient passes, the same with a leaky
-ReLU, ``gelu(dropout(values + bias))``, and ``rest * sigmoid(values + bias)``.
+``dropout(relu(values + bias))``, whose output tells where a gradient passes, and
+``gelu(dropout(values + bias))``.
 """
 
 import torch
@@ -16,8 +16,6 @@ from brio_core.kernels.uniform import keeps
 TILE = 1024
 COLUMNS = 256
 SUMMED = 128
-# What torch's leaky ReLU leaves of a negative number.
-LEAK = tl.constexpr(0.01)
 
 
 @triton.jit
@@ -52,8 +50,6 @@ def _activated(
     if KIND == "gelu":
         value *= kept
         result = value * _normal(value)
-    elif KIND == "leaky":
-        result = tl.where(value > 0, value, value * LEAK) * kept
     else:
         result = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL) * kept
     tl.store(out + offset, result, mask=inside)
@@ -65,7 +61,7 @@ def _activated_back(
     KIND: tl.constexpr, DROP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ROUNDS: tl.constexpr,
 ):  # fmt: skip
-    """``source`` is the output of a ReLU, and for all others the values."""
+    """``source`` is the output of a ReLU, and of a GELU the values."""
     part, fold = tl.program_id(0), tl.program_id(2).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -81,12 +77,9 @@ def _activated_back(
         else:
             value += tl.load(bias + fold * width + column, mask=column < width, other=0.0)[None, :]
             kept = factors(place, keys, fold, rate, DROP)
-            if KIND == "gelu":
-                value *= kept
-                density = tl.exp(-0.5 * value * value) * 0.3989422804014327
-                slope *= (_normal(value) + value * density) * kept
-            else:
-                slope *= tl.where(value > 0, 1.0, LEAK) * kept
+            value *= kept
+            density = tl.exp(-0.5 * value * value) * 0.3989422804014327
+            slope *= (_normal(value) + value * density) * kept
         tl.store(to_values + offset, slope, mask=inside)
         total += slope
     target = (fold * tl.num_programs(0) + part) * width + column
@@ -142,66 +135,3 @@ class DropoutGelu(ReluDropout):
     """The same for a GELU behind the dropout."""
 
     KIND = "gelu"
-
-
-class LeakyDropout(ReluDropout):
-    """The same for a leaky ReLU."""
-
-    KIND = "leaky"
-
-
-@triton.jit
-def _gated(rest, values, bias, out, count, width, BLOCK: tl.constexpr):
-    fold = tl.program_id(1)
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < count
-    offset = fold.to(tl.int64) * count + place
-    value = tl.load(values + offset, mask=inside, other=0.0)
-    value += tl.load(bias + fold * width + place % width, mask=inside, other=0.0)
-    result = tl.load(rest + offset, mask=inside, other=0.0) * tl.sigmoid(value)
-    tl.store(out + offset, result, mask=inside)
-
-
-@triton.jit
-def _gated_back(
-    rest, values, bias, grad, to_rest, to_values, to_bias, rows, width,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, ROUNDS: tl.constexpr,
-):  # fmt: skip
-    part, fold = tl.program_id(0), tl.program_id(2).to(tl.int64)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    addend = tl.load(bias + fold * width + column, mask=column < width, other=0.0)[None, :]
-    total = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for turn in range(ROUNDS):
-        row = (part * ROUNDS + turn) * ROWS + tl.arange(0, ROWS)
-        inside = (row < rows)[:, None] & (column < width)[None, :]
-        offset = (fold * rows + row[:, None]) * width + column[None, :]
-        gate = tl.sigmoid(tl.load(values + offset, mask=inside, other=0.0) + addend)
-        above = tl.load(grad + offset, mask=inside, other=0.0) * gate
-        tl.store(to_rest + offset, above, mask=inside)
-        above *= tl.load(rest + offset, mask=inside, other=0.0) * (1 - gate)
-        tl.store(to_values + offset, above, mask=inside)
-        total += above
-    target = (fold * tl.num_programs(0) + part) * width + column
-    tl.store(to_bias + target, tl.sum(total, 0), mask=column < width)
-
-
-class Gated(Fused):
-    """Rest and values (*folds, ..., D), bias (*folds, D)."""
-
-    @staticmethod
-    def run(rest, values, bias):
-        out, width = torch.empty_like(rest), bias.shape[-1]
-        folds = bias.numel() // width
-        count = rest.numel() // folds
-        _gated[(triton.cdiv(count, TILE), folds)](rest, values, bias, out, count, width, BLOCK=TILE)
-        return out
-
-    @staticmethod
-    def slopes(grad, rest, values, bias):
-        grid, sums, tile = _columns(rest, bias)
-        to_rest, to_values = torch.empty_like(rest), torch.empty_like(rest)
-        _gated_back[grid](
-            rest, values, bias, grad, to_rest, to_values, sums, rest.numel() // bias.numel(),
-            bias.shape[-1], **tile,
-        )  # fmt: skip
-        return to_rest, to_values, sums.sum(1).view_as(bias)

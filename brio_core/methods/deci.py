@@ -18,7 +18,7 @@ from torch.nn import functional
 from brio_core.connectivity import FISHER_Z
 from brio_core.methods.hyperparameters import GradientHyperparameters
 from brio_core.methods.interface import Batch, Features, GradientMethod, binary_cross_entropy
-from brio_core.methods.layers.perceptrons import dropout_gelu, dropout_norm, gated, row_linear
+from brio_core.methods.layers.perceptrons import dropout_gelu, dropout_norm, row_linear
 from brio_core.methods.layers.series import shifted, standardised_windows
 from brio_core.methods.training_scans import TrainingScans, TrainView
 from brio_core.system.randomness import dropout, uniform
@@ -85,7 +85,7 @@ class Block(nn.Module):
         drift = dropout(self.drift(embedded), self.rate, key, stream)
         rest = embedded - drift
         opened = self._perceive(self.gate, rest, key, stream + 1)
-        heard = row_linear(gated(rest, opened, self.gate[1].bias), self.gated.weight)
+        heard = row_linear(rest * (opened + self.gate[1].bias).sigmoid(), self.gated.weight)
         mixed = dropout_norm(rest, heard, self.gated.bias, self.gated_norm)
         told = self._perceive(self.mix, mixed, key, stream + 2)
         cycle = dropout_norm(mixed, told, self.mix[1].bias, self.mix_norm)

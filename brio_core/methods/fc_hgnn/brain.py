@@ -7,12 +7,13 @@ from itertools import accumulate
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
 
 from brio_core.cohorts.stores import Rois
 from brio_core.connectivity.graphs import normalised_adjacency
 from brio_core.methods.fc_hgnn.layers import Laplacian, LocalGlobalPooling
 from brio_core.methods.interface import Features
-from brio_core.methods.layers.perceptrons import leaky_relu, row_linear
+from brio_core.methods.layers.perceptrons import row_linear
 from brio_core.system.randomness import dropout
 
 LEFT, RIGHT, MIDLINE = range(3)
@@ -67,7 +68,7 @@ class HemisphereConvolution(nn.Module):
         sides, heard = self.sides(), []
         for group, part in parts.items():
             weight, bias = sides[group]
-            heard.append(leaky_relu(operators[group] @ row_linear(part, weight), bias))
+            heard.append(leaky_relu(operators[group] @ row_linear(part, weight) + bias))
         return torch.cat(heard, -2)
 
 
@@ -112,7 +113,7 @@ class BrainEncoder(nn.Module):
     def forward(self, graphs: Features, key: Tensor | None = None) -> Tensor:
         """:meth:`graphs` to (B, width); no dropout without a key."""
         hidden = row_linear(self.within(graphs, key), self.across.weight)
-        hidden = leaky_relu(graphs["across"] @ hidden, self.across.bias)
+        hidden = leaky_relu(graphs["across"] @ hidden + self.across.bias)
         laplacian = Laplacian(*(graphs[name] for name in Laplacian._fields))
         return self.pooling(hidden, laplacian).flatten(-2)
 

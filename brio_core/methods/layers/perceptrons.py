@@ -73,15 +73,6 @@ def relu_dropout(
     return dropout((values + bias).relu(), rate, key, stream)
 
 
-def leaky_relu(values: Tensor, bias: Tensor) -> Tensor:
-    """``leaky_relu(values + bias)``."""
-    if kernels.usable(values, "leaky_relu"):
-        from brio_core.kernels.dropout_layers import LeakyDropout
-
-        return LeakyDropout.apply(values, bias, *drawn(values, 0.0, None))
-    return functional.leaky_relu(values + bias)
-
-
 def dropout_gelu(
     values: Tensor, bias: Tensor, rate: float, key: Tensor | None, stream: int
 ) -> Tensor:
@@ -91,15 +82,6 @@ def dropout_gelu(
 
         return DropoutGelu.apply(values, bias, *drawn(values, rate, key, stream))
     return functional.gelu(dropout(values + bias, rate, key, stream))
-
-
-def gated(rest: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-    """``rest * sigmoid(values + bias)``."""
-    if kernels.usable(values, "gated"):
-        from brio_core.kernels.dropout_layers import Gated
-
-        return Gated.apply(rest, values, bias)
-    return rest * (values + bias).sigmoid()
 
 
 def dropout_norm(
