@@ -19,7 +19,9 @@ def _bin(value, number, length, BINS: tl.constexpr, COLUMNS: tl.constexpr):
     end = ((number + 1) * length + BINS - 1) // BINS
     inside = (column >= first[:, None]) & (column < end[:, None])
     value = tl.where(inside, value, float("-inf"))
-    largest = tl.max(value, 1)
+    # A maximum passes over what is no number, which must not be hidden.
+    unknown = tl.max((value != value).to(tl.int32), 1) > 0
+    largest = tl.where(unknown, float("nan"), tl.max(value, 1))
     return largest, inside & (value == largest[:, None])
 
 

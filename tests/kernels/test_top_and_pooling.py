@@ -70,6 +70,9 @@ def test_pooling_is_the_same_and_ties_share_the_gradient(width, bins):
     responses = (draw(3, 2, 5, 11, 3, width) * 2).round()
     for plain, fused in on_both(layer._pool, [responses, lengths], "pooling"):
         torch.testing.assert_close(fused, plain, rtol=1e-6, atol=0)
+    responses[0, ..., 0] = torch.nan
+    plain, fused = next(iter(on_both(layer._pool, [responses, lengths], "pooling")))
+    assert plain.isnan().any() and torch.equal(fused.isnan(), plain.isnan())
 
 
 @pytest.mark.gpu
