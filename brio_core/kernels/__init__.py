@@ -14,15 +14,16 @@ A kernel is here because some method takes 1.5 times as long without it on an H2
   few folds are left, a step waits for such operations.
 - ``take`` gives no speed. Without it a captured CUDA graph could not read tables on the host.
 
-These were timed together only, method by method; ``docs/benchmarks.md`` has the times:
+These give less alone, and stay for what they give together; ``docs/benchmarks.md`` has the times:
 
-- ``edge_hidden``, ``normed_scores`` and ``normed_sides``, the networks on edges of GSAT and
-  BrainOOD. An epoch of GSAT with 20 folds took 7.2 s without any of them.
+- ``normed_scores``, ``normed_sides`` and ``relu_dropout``, for GSAT. Its epoch with 20 folds took
+  7.2 s without kernels for the network on edges, and takes 0.4. ``normed_scores`` keeps what lies
+  between the layers short, as ``batch_scores`` does for DisC.
 - ``edge_lists``, ``edge_masks``, ``expert_gin`` and ``pair_variance``, on lists of edges, for
-  DiSCO, BrainOOD and GSAT; ``norm_linear`` for DisC.
-- ``graph_views``, ``learnt_graph``, ``self_attention`` and ``pooling`` for AGMGC and XG-GNN.
-- ``windows`` for DeCI, ``median`` for CORE's scaffold, ``node_input`` for BRIO, and ``gated``,
-  ``leaky_relu`` and ``dropout_gelu``, which share the code of ``relu_dropout``.
+  DiSCO, BrainOOD and GSAT.
+- ``learnt_graph`` and ``graph_views`` for AGMGC; ``pooling`` and ``self_attention`` for XG-GNN;
+  ``dropout_norm``, ``windows`` and ``dropout_gelu`` for DeCI.
+- ``median`` for CORE's scaffold, which is made before the steps, and ``node_input`` for BRIO.
 """
 
 from collections.abc import Iterator
