@@ -29,7 +29,7 @@ class BatchScores(Fused):
     ):  # fmt: skip
         no_key, present = pairs.new_zeros(weight.shape[:-1], dtype=torch.int64), pairs > 0
         sides = (sender, receiver, first, no_key, pairs, starts, 0.0)
-        hidden, heard, _ = forward(*sides, factor(), keep, False)
+        hidden, heard, _ = forward(*sides, keep, False)
         known = (mean, variance) if given else None
         layer = NormLinear(hidden, weight, bias, second, present, epsilon, known)
         middle = layer.forward(factor())

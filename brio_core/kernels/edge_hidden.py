@@ -37,7 +37,7 @@ NARROW, FEW_UNITS = {"EDGES": 128, "num_warps": 4, "num_stages": 1}, 64
 def _forward(
     sender, receiver, weight, keys, pairs, starts, out, heard, moments, batch, p, places,
     D: tl.constexpr, d: tl.constexpr, rate: tl.constexpr, TURNS: tl.constexpr,
-    KEEP: tl.constexpr, FILL: tl.constexpr, MOMENTS: tl.constexpr, PRECISION: tl.constexpr,
+    KEEP: tl.constexpr, MOMENTS: tl.constexpr, PRECISION: tl.constexpr,
     EDGES: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     part, graph = part_of(tl.cdiv(places, EDGES))
@@ -103,9 +103,9 @@ def _forward(
             tl.store(sums, mean, mask=column < d)
             tl.store(sums + d, tl.sum(away * away, 0), mask=column < d)
     found = total.to(out.dtype.element_ty)
-    stored = step < places if FILL else step < count
+    stored = step < count if MOMENTS else step < places
     target = out + (graph * places + place)[:, None] * d + column[None, :]
-    if FILL:
+    if not MOMENTS:
         found = tl.where((step < count)[:, None], found, 0.0)
     tl.store(target, found, mask=stored[:, None] & (column < d)[None, :])
 
@@ -117,16 +117,16 @@ def tile_of(rate: float, width: int) -> dict[str, int]:
 
 
 def forward(
-    sender, receiver, weight, key, pairs, starts, rate, dtype, keep: bool, moments: bool
+    sender, receiver, weight, key, pairs, starts, rate, keep: bool, moments: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Hidden of ``dtype``, bits if they are kept, and moments of tiles (graphs, tiles, 2, d).
+    """Hidden as factors, bits if they are kept, and moments of tiles (graphs, tiles, 2, d).
 
     With moments, empty places stay undefined.
     """
     d, width = weight.shape[-2:]
     tile = tile_of(rate, width)
     parts = triton.cdiv(pairs.shape[-1], tile["EDGES"])
-    out = sender.new_empty(*pairs.shape, d, dtype=dtype)
+    out = sender.new_empty(*pairs.shape, d, dtype=factor())
     lanes = padded(width) // turns(width)
     heard = out.new_empty(*pairs.shape, lanes if keep else 0, dtype=torch.uint8)
     graphs = pairs.numel() // pairs.shape[-1]
@@ -134,6 +134,6 @@ def forward(
     # Every edge reads two sides: as factors they have half of the bytes.
     factors = (part.to(factor()) for part in (sender, receiver, weight))
     inputs = (*factors, key, pairs, starts, out, heard, sums)
-    options = {"KEEP": keep, "FILL": not moments, "MOMENTS": moments}
+    options = {"KEEP": keep, "MOMENTS": moments}
     launch(_forward, parts, tile, inputs, pairs, starts, weight, rate, **options)
     return out, heard, sums

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from brio_core.kernels.edge_back import backward, place_of, rounded
 from brio_core.kernels.edge_hidden import forward, tile_of
-from brio_core.kernels.functions import LARGEST, SMALLEST, Fused, factor, power_of_2
+from brio_core.kernels.functions import LARGEST, SMALLEST, Fused, power_of_2
 from brio_core.kernels.uniform import folded, keeps
 
 WORD = tl.constexpr(32)
@@ -184,7 +184,7 @@ class NormedScores(Fused):
     @staticmethod
     def run(sender, receiver, first, last, key, other_key, pairs, order, starts, rate, keep):
         given = (sender, receiver, first, key, pairs, starts, rate)
-        hidden, heard, parts = forward(*given, factor(), keep, True)
+        hidden, heard, parts = forward(*given, keep, True)
         *_, batch, places, d = hidden.shape
         grid, tile = _launch(hidden, FORWARD)
         mean, inverse = sender.new_empty(2, *pairs.shape[:-1], d).unbind(0)
