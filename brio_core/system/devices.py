@@ -8,7 +8,8 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -55,6 +56,17 @@ def make_deterministic(device: torch.device, precision: str) -> None:
     elif platform.machine() == "aarch64":
         # There oneDNN takes up to a hundred times as long for many small products.
         torch.backends.mkldnn.enabled = False
+
+
+@contextmanager
+def float32_products(exact: bool) -> Iterator[None]:
+    """Products of float32 numbers here: exact ones, or TF32 on a GPU. After it as they were."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if exact else "high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def device_name(device: torch.device) -> str:

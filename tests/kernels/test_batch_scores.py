@@ -10,6 +10,7 @@ from brio_core import kernels
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.disc import EdgeNetwork
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
+from brio_core.system.devices import float32_products
 
 GRAPHS, DENSITY = 5, 0.3
 
@@ -85,13 +86,8 @@ def test_kernels_equal_their_twins(case, precision, tolerance):
     Where rounding moves a unit across zero its gradient is another. Plain products of factors that
     are rounded to TF32 moved the gradient of a bias by 5 per cent.
     """
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    try:
-        with kernels.recorded() as used:
-            fused = results(case, "cuda")
-    finally:
-        torch.set_float32_matmul_precision(before)
+    with float32_products(precision == "highest"), kernels.recorded() as used:
+        fused = results(case, "cuda")
     assert "batch_scores" in used
     for name, value in results(case, "cpu").items():
         assert (fused[name] - value).norm() <= tolerance * value.norm(), name

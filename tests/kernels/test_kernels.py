@@ -14,6 +14,7 @@ from brio_core.connectivity.graphs import symmetric_top
 from brio_core.methods.brainnettf import dropout_norm, relu_dropout
 from brio_core.methods.gat import DenseGat
 from brio_core.methods.xg_gnn.layers import SiteNorm
+from brio_core.system.devices import float32_products
 from brio_core.system.randomness import uniform
 
 
@@ -229,16 +230,12 @@ def test_graph_attention_equals_plain_torch_in_value_and_gradient(
         value = functional_call(layer, weights, (nodes, heard, None, rate, key, 3))
         return (value * above).sum(), value
 
-    before = torch.get_float32_matmul_precision()
     for on in ("cpu", "cuda"):
-        # The plain twin is exact whatever is asked for.
-        torch.set_float32_matmul_precision(precision if on == "cuda" else "highest")
         moved = [part.to(on) for part in (draw(2, 3, rois, 9), heard, above, KEYS[:2])]
         given = {name: weight.to(on) for name, weight in weights.items()}
-        try:
+        # The plain twin is exact whatever is asked for.
+        with float32_products(on == "cpu" or precision == "highest"):
             slopes, value = vmap(grad(loss, argnums=(0, 1), has_aux=True))(given, *moved)
-        finally:
-            torch.set_float32_matmul_precision(before)
         # Most of the receivers' gradient cancels, so it is compared beside the senders'.
         vectors = torch.stack([slopes[0]["receiver"], slopes[0]["sender"]])
         found = (value, slopes[1], slopes[0]["project.weight"], vectors)

@@ -8,7 +8,7 @@ from torch.func import vmap
 
 from brio_core.connectivity.fisher_z import standardise
 from brio_core.methods.core.method import line_graph
-from brio_core.methods.core.scaffold import full_precision, huber_regression, swept_inverse
+from brio_core.methods.core.scaffold import huber_regression, swept_inverse
 from brio_core.methods.core.sliding_windows import (
     describe_course,
     window_connectivity,
@@ -175,15 +175,6 @@ def test_sweeping_inverts():
     inverse = swept_inverse(gram.permute(1, 2, 0)).permute(2, 0, 1)
     torch.testing.assert_close(inverse, torch.linalg.inv(gram))
     assert torch.equal(gram, before)
-
-
-def test_precision_is_given_back():
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    with full_precision():
-        assert torch.get_float32_matmul_precision() == "highest"
-    assert torch.get_float32_matmul_precision() == "high"
-    torch.set_float32_matmul_precision(before)
 
 
 def test_line_adjacency_follows_from_the_incidence_matrix():

@@ -7,6 +7,7 @@ from torch.func import grad, vmap
 from brio_core.connectivity.graphs import subject_graph
 from brio_core.methods.layers.edge_lists import EdgeLists, list_edges
 from brio_core.methods.layers.edge_scores import EPSILON, edge_scores, normed_sides
+from brio_core.system.devices import float32_products
 
 DENSITY = 0.2
 
@@ -124,14 +125,11 @@ def test_normed_sides_are_those_of_every_edge():
 @pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize(("rois", "units"), [(9, 5), (200, 64), (116, 300), (415, 20)])
 def test_normed_sides_kernel_equals_its_twin(rois, units, precision):
-    results, before = [], torch.get_float32_matmul_precision()
+    results = []
     for device in ("cpu", "cuda"):
         # The plain twin is exact whatever is asked for.
-        torch.set_float32_matmul_precision(precision if device == "cuda" else "highest")
-        try:
+        with float32_products(device == "cpu" or precision == "highest"):
             found = vmap(normed)(*(part.to(device) for part in sides_example(2, rois, units)))
-        finally:
-            torch.set_float32_matmul_precision(before)
         results.append([part.cpu() for pair in found for part in pair])
     tolerance = 1e-4 if precision == "highest" else 5e-3
     for plain, fused in zip(*results):

@@ -7,16 +7,19 @@ from torch.nn import functional
 
 from brio_core.methods.layers.series import standardised
 from brio_core.methods.xg_gnn.layers import (
+    Constructor,
     LinearConvolutions,
     Propagation,
     RegionLinear,
     SiteNorm,
     class_difference,
     disagreement,
+    learnt_graphs,
     sparsity,
     window_moments,
 )
 from brio_core.methods.xg_gnn.method import adam_step, add_moments
+from brio_core.system.devices import float32_products
 
 SITES, SUBJECTS, ROIS, FRAMES = 3, 4, 5, 61
 
@@ -215,3 +218,37 @@ def test_layers_of_regions_are_linear_layers():
         for one in (layer, plain)
     ]
     torch.testing.assert_close(*slopes)
+
+
+def explained(device="cpu", kind=torch.float32):
+    """Class differences of learnt graphs whose regions are nearly alike, and slopes of weights."""
+    draw = torch.Generator().manual_seed(0)
+    shape = SITES, SUBJECTS, ROIS, 8
+    tokens = torch.randn(*shape, generator=draw).to(device, kind).softmax(-1)
+    torch.manual_seed(0)
+    layer = Constructor(8, heads=4).to(device, kind)
+    label = torch.tensor([[0.0, 1.0] * (SUBJECTS // 2)] * SITES, device=device, dtype=kind)
+    graphs = learnt_graphs(layer(tokens))
+    difference, _ = class_difference(graphs, label)
+    value = sparsity(difference).sum() + disagreement(difference).sum()
+    return graphs.detach(), difference.detach(), *torch.autograd.grad(value, [*layer.parameters()])
+
+
+def test_graphs_are_learnt_in_exact_products(monkeypatch):
+    """Whatever is asked for, on the way back too."""
+    seen, real = [], torch.bmm
+    monkeypatch.setattr(
+        torch, "bmm", lambda *ab: seen.append(torch.get_float32_matmul_precision()) or real(*ab)
+    )
+    with float32_products(exact=False):
+        explained()
+    # Queries, keys, values and graphs: each once forward and, but for two data, twice back.
+    assert len(seen) >= 9 and set(seen) == {"highest"}
+
+
+@pytest.mark.gpu
+def test_graphs_of_a_gpu_are_those_of_double_precision():
+    with float32_products(exact=False):
+        found = explained("cuda")
+    for part, wanted in zip(found, explained(kind=torch.float64)):
+        assert (part.cpu() - wanted).norm() < 1e-2 * wanted.norm()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from brio_core.system import devices
-from brio_core.system.devices import choose_device, make_deterministic
+from brio_core.system.devices import choose_device, float32_products, make_deterministic
 from brio_core.system.errors import BrioError
 from brio_core.system.randomness import (
     dropout,
@@ -178,3 +178,17 @@ def test_dropout_keeps_the_mean(probability):
     assert float(dropped.mean()) == pytest.approx(1, abs=0.02)
     assert float((dropped == 0).float().mean()) == pytest.approx(probability, abs=0.01)
     assert torch.equal(dropped, dropout(values, probability, torch.tensor(5)))
+
+
+@pytest.mark.parametrize("exact, inside", [(True, "highest"), (False, "high")])
+def test_precision_of_products_is_given_back_also_after_an_error(exact, inside):
+    before = torch.get_float32_matmul_precision()
+    try:
+        for outside in ("highest", "high"):
+            torch.set_float32_matmul_precision(outside)
+            with pytest.raises(KeyError), float32_products(exact):
+                assert torch.get_float32_matmul_precision() == inside
+                raise KeyError
+            assert torch.get_float32_matmul_precision() == outside
+    finally:
+        torch.set_float32_matmul_precision(before)

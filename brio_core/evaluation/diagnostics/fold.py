@@ -1,7 +1,7 @@
 """Diagnostics of one fold of a trained run."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from brio_core.evaluation.scores import auc
 from brio_core.methods.brio.method import Brio
 from brio_core.methods.brio.qualification import qualify
 from brio_core.methods.interface import Features, Method, PathMethod
+from brio_core.system.devices import float32_products
 from brio_core.system.residence import gather, rows_of
 from brio_core.system.seeds import derive_seed
 from brio_core.system.threads import spread
@@ -178,16 +179,10 @@ class TrainedFold:
         some = [{name: value[at : at + CHUNK] for name, value in made.items()} for at in starts]
         return spread(answer, some, self.data.device)
 
-    @contextmanager
-    def _as_trained(self) -> Iterator[None]:
+    def _as_trained(self) -> AbstractContextManager[None]:
         """The model multiplies as it did in training; what is measured of it is exact."""
-        before = torch.get_float32_matmul_precision()
-        exact = getattr(self.module.hyperparameters, "precision", "float32") == "float32"
-        torch.set_float32_matmul_precision("highest" if exact else "high")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+        precision = getattr(self.module.hyperparameters, "precision", "float32")
+        return float32_products(exact=precision == "float32")
 
     def can_shorten(self, fraction: float) -> bool:
         """Whether a part of every test scan is still long enough for the method."""

@@ -4,8 +4,7 @@ Every training site has a Huber regression per edge of its own, on the full samp
 resamples. It uses that site alone, so folds share it; a fold pools its own training sites.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 from brio_core import kernels
 from brio_core.connectivity.graphs import true_median, upper_triangle
 from brio_core.methods.interface import Features
+from brio_core.system.devices import float32_products
 from brio_core.system.seeds import numpy_generator
 
 LEAST_PER_CLASS = 5
@@ -186,17 +186,6 @@ RIDGE = 1e-6
 ALIASED = 1e-4
 
 
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Float32 products of float32 numbers: statistics are no place for TF32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def huber_regression(values: Tensor, design: Tensor, iterations: int = 10) -> tuple[Tensor, Tensor]:
     """Coefficients and their squared standard errors, both (R, q, E).
 
@@ -218,7 +207,8 @@ def huber_regression(values: Tensor, design: Tensor, iterations: int = 10) -> tu
         moments = design.mT @ (weights * values).mT
         return (inverse * moments[..., None, :, :]).sum(-2), inverse
 
-    with full_precision():
+    # Statistics are no place for TF32.
+    with float32_products(exact=True):
         coefficients, _ = solve(torch.ones_like(values))
         for _ in range(iterations):
             residuals = (values - coefficients.mT @ design.mT).abs_()

@@ -6,6 +6,8 @@ from torch.nn import functional
 
 from brio_core import kernels
 from brio_core.kernels.functions import Fused
+from brio_core.kernels.functions import exact as always_exact
+from brio_core.system.devices import float32_products
 from brio_core.system.randomness import dropout, fold_in
 
 # The fewest rows whose share of a weight's gradient is one product, and how many shares there are.
@@ -13,7 +15,7 @@ ROWS, SHARES = 512, 64
 
 
 class RowLinear(Fused):
-    """Weight (*K, e, d) and rows (*K, ..., d) to (*K, ..., e).
+    """Weight (*K, e, d) and rows (*K, ..., d) to (*K, ..., e), also in ``exact`` products.
 
     The gradient of a weight is a product along all rows, but has few numbers: made at once, it
     would leave most of a GPU idle. So it is summed from those of equal parts of the rows, if any
@@ -21,38 +23,40 @@ class RowLinear(Fused):
     """
 
     @staticmethod
-    def run(weight, rows):
+    def run(weight, rows, exact):
         flat = weight.view(-1, *weight.shape[-2:])
-        found = torch.bmm(rows.view(len(flat), -1, rows.shape[-1]), flat.mT)
+        with float32_products(exact):
+            found = torch.bmm(rows.view(len(flat), -1, rows.shape[-1]), flat.mT)
         return found.view(*rows.shape[:-1], -1)
 
     @classmethod
     def backward(cls, ctx, grad):
         # Data needs no gradient.
-        ctx.options = (ctx.needs_input_grad[1],)
+        ctx.options = (ctx.options[0], ctx.needs_input_grad[1])
         return super().backward(ctx, grad)
 
     @staticmethod
-    def slopes(grad, weight, rows, reaches_rows):
+    def slopes(grad, weight, rows, exact, reaches_rows):
         flat = weight.view(-1, *weight.shape[-2:])
         count = rows.numel() // (len(flat) * rows.shape[-1])
         least = max(ROWS, count // SHARES)
         size = next((size for size in range(least, 2 * least) if count % size == 0), count)
         above, below = (part.view(-1, size, part.shape[-1]) for part in (grad, rows))
-        to_weight = torch.bmm(above.mT, below).view(len(flat), -1, *weight.shape[-2:]).sum(1)
-        to_weight = to_weight.view_as(weight)
-        if not reaches_rows:
-            return to_weight
-        to_rows = torch.bmm(grad.view(len(flat), count, -1), flat)
+        with float32_products(exact):
+            to_weight = torch.bmm(above.mT, below).view(len(flat), -1, *weight.shape[-2:]).sum(1)
+            to_weight = to_weight.view_as(weight)
+            if not reaches_rows:
+                return to_weight
+            to_rows = torch.bmm(grad.view(len(flat), count, -1), flat)
         return to_weight, to_rows.view_as(rows)
 
 
-def row_linear(rows: Tensor, weight: Tensor) -> Tensor:
-    """``rows @ weight.T`` for rows (..., d), without a bias."""
+def row_linear(rows: Tensor, weight: Tensor, exact: bool = False) -> Tensor:
+    """``rows @ weight.mT`` for rows (..., d); ``exact`` where TF32 would round off too much."""
     # Mixed precision is left to torch.
     if torch.is_autocast_enabled(rows.device.type):
-        return functional.linear(rows, weight)
-    return RowLinear.apply(weight, rows)
+        return rows @ weight.mT
+    return RowLinear.apply(weight, rows, exact or always_exact())
 
 
 def drawn(values: Tensor, rate: float, key: Tensor | None, stream: int = 0) -> tuple[Tensor, float]:

@@ -35,6 +35,7 @@ from brio_core.methods.xg_gnn.layers import (
     SiteNorm,
     class_difference,
     disagreement,
+    learnt_graphs,
     sparsity,
     variation_within,
 )
@@ -206,7 +207,7 @@ class XgGnn(GradientMethod):
         loss = s.classification_weight * risk.sum()
         if phase == INNER:
             return loss, {}
-        graphs = factor @ factor.mT
+        graphs = learnt_graphs(factor)
         difference, usable = class_difference(graphs, label)
         sparse = (sparsity(difference) * usable).sum()
         pairs = (usable[:, None] & usable).triu(1)
