@@ -1,6 +1,6 @@
 """Work that is the same every time runs once as Python and then as one CUDA graph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 
 import torch
@@ -16,12 +16,13 @@ class Replay:
     """Call work by name; on a GPU it is captured and replayed, which costs no Python at all.
 
     Work must read and write the same tensors every time, and must not look at their values.
+    ``warm`` names work that this process has done with tensors of other sizes.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, warm: Collection[str] = ()) -> None:
         self._device = device
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
-        self._warm: set[str] = set()
+        self.warm = set(warm)
         self._pool = None
 
     def __call__(self, name: str, work: Callable[[], None]) -> None:
@@ -29,9 +30,9 @@ class Replay:
             work()
         elif name in self._graphs:
             self._graphs[name].replay()
-        elif name not in self._warm:
+        elif name not in self.warm:
             # The first time sets up kernels and workspaces, which a capture must not do.
-            self._warm.add(name)
+            self.warm.add(name)
             side = _side_stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -39,8 +40,9 @@ class Replay:
             torch.cuda.current_stream().wait_stream(side)
         else:
             graph = torch.cuda.CUDAGraph()
-            # One pool for all graphs: they never run at the same time.
-            with torch.cuda.graph(graph, pool=self._pool):
+            # One pool for all graphs: they never run at the same time. Tensors of other sizes may
+            # need kernels that were not loaded yet.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="relaxed"):
                 work()
             self._pool = graph.pool()
             self._graphs[name] = graph

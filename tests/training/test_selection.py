@@ -273,7 +273,7 @@ def test_stopped_folds_leave_a_gpu_where_that_saves_some_time():
     fit._saved, fit._result = partial(GradientFit._saved, fit), lambda index: index
     fit._keep = lambda folds: kept.append(folds.tolist())
     # 4.5 epochs are saved.
-    for device, seconds, left in (("cuda", 0.08, 0), ("cuda", 0.1, 1), ("cpu", 0.0, 2)):
+    for device, seconds, left in (("cuda", 0.04, 0), ("cuda", 0.05, 1), ("cpu", 0.0, 2)):
         fit.device, fit._fastest = torch.device(device), seconds
         assert GradientFit._going_on(fit) and len(kept) == left
     assert kept == 2 * [[1, 2, 3]] and fit.finished == [0, 0]
