@@ -8,8 +8,17 @@ import torch
 
 @cache
 def _side_stream() -> torch.cuda.Stream:
-    """One for the whole process: matrix products keep a workspace for every stream they meet."""
     return torch.cuda.Stream()
+
+
+def _capturing_stream() -> torch.cuda.Stream:
+    """Where work is captured: the current stream, or one for the default stream, which cannot be.
+
+    Matrix products keep a workspace for every stream they meet, in graphs too. Graphs of one stream
+    share it, so they must not run at the same time; those of few streams need little memory.
+    """
+    current = torch.cuda.current_stream()
+    return _side_stream() if current == torch.cuda.default_stream() else current
 
 
 class Replay:
@@ -33,16 +42,16 @@ class Replay:
         elif name not in self.warm:
             # The first time sets up kernels and workspaces, which a capture must not do.
             self.warm.add(name)
-            side = _side_stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
+            stream = _capturing_stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
                 work()
-            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.current_stream().wait_stream(stream)
         else:
             graph = torch.cuda.CUDAGraph()
             # One pool for all graphs: they never run at the same time. Tensors of other sizes may
             # need kernels that were not loaded yet.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="relaxed"):
+            with torch.cuda.graph(graph, self._pool, _capturing_stream(), "relaxed"):
                 work()
             self._pool = graph.pool()
             self._graphs[name] = graph

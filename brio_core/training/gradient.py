@@ -1,7 +1,5 @@
 """Gradient training of several folds at once; no method's name appears here."""
 
-import math
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -29,9 +27,9 @@ from brio_core.training.selection import ValidationAuc, improves
 PER_FOLD = ("best_auc", "best_loss", "best_epoch", "risen_epoch", "last_epoch", "active")
 # Validation subjects of one fold that are scored together, and numbers of their matrices.
 VALIDATED_AT_ONCE, NUMBERS_AT_ONCE = 1024, 2**25
-# Folds that have stopped leave a GPU once that saves so many seconds. Capturing anew what the
-# others do took about half of them on an H200.
-SECONDS_SAVED = 0.2
+# Folds that have stopped leave a GPU once that saves so many epochs of all. Capturing anew what the
+# others do cost up to two. No clock decides: products of fewer folds may be rounded otherwise.
+EPOCHS_SAVED = 4
 
 
 class GradientFit:
@@ -57,7 +55,6 @@ class GradientFit:
         self._counter = torch.zeros(1, dtype=torch.int64, device=device)
 
         self.epoch = 0
-        self._fastest = math.inf
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
         self._auc = torch.zeros(len(folds), dtype=torch.float64, device=device)
         self._loss = torch.zeros_like(self._auc)
@@ -114,7 +111,6 @@ class GradientFit:
         progress = Progress(title, last, self.epoch)
         while self.epoch < last and self._going_on():
             self.epoch += 1
-            begun = time.perf_counter()
             phase = self.method.phase(self.hyperparameters, self.epoch)
             if self.method.restarts(self.hyperparameters, self.epoch):
                 self.optimiser.forget()
@@ -128,12 +124,8 @@ class GradientFit:
                 self._replay(phase, partial(self._step, phase))
             self._epoch.fill_(self.epoch)
             self._replay("select", self._select)
-            asked = time.perf_counter() - begun
             yield self.epoch
-            begun = time.perf_counter()
             self._record()
-            # The fastest so far captured nothing, and had as few folds as any.
-            self._fastest = min(self._fastest, asked + time.perf_counter() - begun)
             progress.update(
                 self.epoch, f"(best validation AUC {self.best_auc.clamp(min=0).mean():.3f})"
             )
@@ -142,8 +134,8 @@ class GradientFit:
     def _going_on(self) -> bool:
         """Whether any fold still trains; those that have stopped leave where that is worth it."""
         going = self.active.nonzero().flatten()
-        least = SECONDS_SAVED if self.device.type == "cuda" else 0
-        if 0 < len(going) < len(self.folds) and self._saved(going) * self._fastest >= least:
+        least = EPOCHS_SAVED if self.device.type == "cuda" else 0
+        if 0 < len(going) < len(self.folds) and self._saved(going) >= least:
             stopped = (~self.active).nonzero().flatten()
             self.finished += [self._result(index) for index in stopped.tolist()]
             self._keep(going)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from brio_core.system.replay import Replay
+from brio_core.system.replay import Replay, _capturing_stream
 
 
 @pytest.mark.gpu
@@ -31,3 +31,15 @@ def test_without_a_gpu_work_is_python():
     for _ in range(3):
         replay("work", lambda: called.append(True))
     assert len(called) == 3
+
+
+@pytest.mark.gpu
+def test_groups_of_streams_of_their_own_share_no_workspace():
+    """Workspaces belong to streams; graphs that run at the same time must not have the same."""
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.stream(first):
+        assert _capturing_stream() == first
+    with torch.cuda.stream(second):
+        assert _capturing_stream() == second
+    # Nothing can be captured on the default stream.
+    assert _capturing_stream() == _capturing_stream() != torch.cuda.default_stream()

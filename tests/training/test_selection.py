@@ -256,7 +256,7 @@ def test_the_first_epoch_that_settings_raise_is_recorded(tmp_path):
     assert [record["first_epoch"] for record in records] == [1, 3], "after a warm-up of two"
 
 
-def test_stopped_folds_leave_a_gpu_where_that_saves_some_time():
+def test_stopped_folds_leave_a_gpu_where_that_saves_some_epochs():
     fit = SimpleNamespace(
         folds=range(4),
         epoch=10,
@@ -272,8 +272,8 @@ def test_stopped_folds_leave_a_gpu_where_that_saves_some_time():
     fit.active, fit.finished, kept = torch.tensor([False, True, True, True]), [], []
     fit._saved, fit._result = partial(GradientFit._saved, fit), lambda index: index
     fit._keep = lambda folds: kept.append(folds.tolist())
-    # 4.5 epochs are saved.
-    for device, seconds, left in (("cuda", 0.04, 0), ("cuda", 0.05, 1), ("cpu", 0.0, 2)):
-        fit.device, fit._fastest = torch.device(device), seconds
+    # 4.5 epochs are saved now, and 3.75 with fewer epochs.
+    for device, epochs, left in (("cuda", 25, 0), ("cuda", 30, 1), ("cpu", 25, 2)):
+        fit.device, fit.hyperparameters.epochs = torch.device(device), epochs
         assert GradientFit._going_on(fit) and len(kept) == left
     assert kept == 2 * [[1, 2, 3]] and fit.finished == [0, 0]
