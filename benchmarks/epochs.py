@@ -5,7 +5,7 @@ python benchmarks/epochs.py --subjects 5000 10000 20000 --device cuda
 All folds train together. Scans and connectivity stay in pinned memory of the host, which a GPU
 reads by itself. Steps are timed, a refresh of BRIO's qualifications, and a validation; an epoch is
 made of them. The last row of a method is calculated: every part grows with subjects as between the
-first and the last size, and with ROIs as the row above it says.
+last two sizes, and with ROIs as the row above it says.
 """
 
 import gc
@@ -109,12 +109,12 @@ def main() -> None:
     rows = []
     for name in ARGUMENTS.methods:
         sizes = [(subjects, ARGUMENTS.rois) for subjects in ARGUMENTS.subjects]
-        sizes += [(ARGUMENTS.subjects[0], LARGEST[1])]
+        sizes += [(ARGUMENTS.subjects[-1], LARGEST[1])]
         found = {size: measure(name, *size) for size in sizes}
-        few, most, wide = (np.array(found[sizes[place]]) for place in (0, -2, -1))
-        wider = np.divide(wide, few, out=np.ones(len(few)), where=few > 0)
-        times = (LARGEST[0] - sizes[0][0]) / (sizes[-2][0] - sizes[0][0])
-        found[LARGEST] = Epoch(*(few + (most - few) * times) * wider)
+        few, most, wide = (np.array(found[size]) for size in sizes[-3:])
+        wider = np.divide(wide, most, out=np.ones(len(most)), where=most > 0)
+        times = (LARGEST[0] - sizes[-2][0]) / (sizes[-2][0] - sizes[-3][0])
+        found[LARGEST] = Epoch(*(most + (most - few) * times) * wider)
         for (subjects, rois), one in found.items():
             note = "calculated" if (subjects, rois) == LARGEST else ""
             rows.append((name, f"{subjects:,}", rois, *one.cells(), note))
