@@ -5,6 +5,7 @@ import torch
 from torch.func import grad, vmap
 
 from brio_core.methods.layers.perceptrons import row_linear
+from brio_core.system.devices import float32_products
 
 
 @pytest.mark.parametrize("shape", [(5,), (7, 9), (4, 128), (17, 61)])
@@ -37,3 +38,22 @@ def test_data_needs_no_gradient_and_rows_may_be_shared_or_strided():
     out.sum().backward()
     torch.testing.assert_close(out, rows @ weight.mT)
     torch.testing.assert_close(weight.grad, rows.sum(0).expand(3, 4, 6))
+
+
+@pytest.mark.parametrize("asked, exact, used", [
+    (False, False, "high"), (False, True, "highest"), (True, False, "highest"),
+])  # fmt: skip
+def test_products_are_exact_where_that_is_asked_for_also_on_the_way_back(
+    asked, exact, used, monkeypatch
+):
+    seen, real = [], torch.bmm
+    monkeypatch.setattr(
+        torch, "bmm", lambda *ab: seen.append(torch.get_float32_matmul_precision()) or real(*ab)
+    )
+    rows, weight = (torch.ones(2, 6, requires_grad=True) for _ in range(2))
+    with float32_products(asked):
+        value = row_linear(rows, weight, exact).sum()
+    # Whatever holds by then.
+    with float32_products(not asked):
+        value.backward()
+    assert seen == 3 * [used]
