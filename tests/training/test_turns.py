@@ -38,8 +38,9 @@ def test_groups_in_turn_come_to_the_numbers_of_one_after_the_other(tmp_path, mon
 
 
 @pytest.mark.gpu
-def test_groups_share_a_gpu_and_nothing_else(tmp_path, monkeypatch):
-    problem, _ = make_problem("gcn", epochs=6)
+@pytest.mark.parametrize("method", ["gcn", "xg-gnn"])
+def test_groups_share_a_gpu_and_nothing_else(method, tmp_path, monkeypatch):
+    problem, _ = make_problem(method, epochs=6)
     problem.data.device = torch.device("cuda")
     together = [one.history for one in train_all(problem, tmp_path / "a", group_size=2)]
     monkeypatch.setattr(trainer, "_train_in_turn", lambda *given: None)
