@@ -1,9 +1,11 @@
 """Work that a GPU captures and replays."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from brio_core.system.replay import Replay, _capturing_stream
+from brio_core.system.replay import Replay
 
 
 @pytest.mark.gpu
@@ -34,12 +36,28 @@ def test_without_a_gpu_work_is_python():
 
 
 @pytest.mark.gpu
-def test_groups_of_streams_of_their_own_share_no_workspace():
-    """Workspaces belong to streams; graphs that run at the same time must not have the same."""
-    first, second = torch.cuda.Stream(), torch.cuda.Stream()
-    with torch.cuda.stream(first):
-        assert _capturing_stream() == first
-    with torch.cuda.stream(second):
-        assert _capturing_stream() == second
-    # Nothing can be captured on the default stream.
-    assert _capturing_stream() == _capturing_stream() != torch.cuda.default_stream()
+def test_graphs_of_two_streams_may_run_at_the_same_time():
+    """Long products with few results are summed in parts, which wait in a stream's workspace."""
+    groups = []
+    for number in range(2):
+        draw = torch.Generator("cuda").manual_seed(number)
+        rows = torch.randn(4, 64, 2**17, generator=draw, device="cuda")
+        stream, replay = torch.cuda.Stream(), Replay(rows.device)
+        found = torch.zeros(4, 64, 64, device="cuda")
+        work = partial(torch.bmm, rows, rows.mT, out=found)
+        groups.append((stream, partial(replay, "products", work), found))
+    torch.cuda.synchronize()
+    alone = []
+    for stream, call, found in groups:
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                call()
+        torch.cuda.synchronize()
+        alone.append(found.clone())
+    for _ in range(30):
+        for stream, call, _ in groups:
+            with torch.cuda.stream(stream):
+                call()
+    torch.cuda.synchronize()
+    for (_, _, found), wanted in zip(groups, alone):
+        assert torch.equal(found, wanted)
