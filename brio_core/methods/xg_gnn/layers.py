@@ -76,15 +76,14 @@ class Propagation(nn.Linear):
         self.kind = kind
 
     def forward(self, hidden: Tensor, factor: Tensor) -> Tensor:
-        heard = 0.0
-        if self.kind != "released":
-            # The factor has few columns, so all products are narrow, and so is what D divides.
-            sums = learnt_graphs(factor).abs().sum(-1, keepdim=True)
-            heard = (factor / (sums + 1e-6)) @ row_linear(factor.mT @ hidden, self.weight)
-        if self.kind != "mean":
-            own = row_linear(hidden, self.weight)
+        if self.kind == "released":
             sums = (factor * factor.sum(-2, keepdim=True)).sum(-1, keepdim=True)
-            heard = heard + (own * sums if self.kind == "released" else own)
+            return torch.addcmul(self.bias, row_linear(hidden, self.weight), sums)
+        # The factor has few columns, so all products are narrow, and so is what D divides.
+        sums = learnt_graphs(factor).abs().sum(-1, keepdim=True)
+        heard = (factor / (sums + 1e-6)) @ row_linear(factor.mT @ hidden, self.weight)
+        if self.kind == "mean+self":
+            heard = heard + row_linear(hidden, self.weight)
         return heard if self.bias is None else heard + self.bias
 
 
