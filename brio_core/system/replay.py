@@ -1,6 +1,6 @@
 """Work that is the same every time runs once as Python and then as one CUDA graph."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -25,13 +25,17 @@ class Replay:
     """Call work by name; on a GPU it is captured and replayed, which costs no Python at all.
 
     Work must read and write the same tensors every time, and must not look at their values.
-    ``warm`` names work that this process has done with tensors of other sizes.
     """
 
-    def __init__(self, device: torch.device, warm: Collection[str] = ()) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
-        self.warm = set(warm)
+        self._warm: set[str] = set()
+        self._pool = None
+
+    def forget(self) -> None:
+        """Drop what was captured, and its memory: the tensors will be others."""
+        self._graphs.clear()
         self._pool = None
 
     def __call__(self, name: str, work: Callable[[], None]) -> None:
@@ -39,9 +43,9 @@ class Replay:
             work()
         elif name in self._graphs:
             self._graphs[name].replay()
-        elif name not in self.warm:
+        elif name not in self._warm:
             # The first time sets up kernels and workspaces, which a capture must not do.
-            self.warm.add(name)
+            self._warm.add(name)
             stream = _capturing_stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):

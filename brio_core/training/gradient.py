@@ -1,6 +1,6 @@
 """Gradient training of several folds at once; no method's name appears here."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,8 @@ PER_FOLD = ("best_auc", "best_loss", "best_epoch", "risen_epoch", "last_epoch", 
 # Validation subjects of one fold that are scored together, and numbers of their matrices.
 VALIDATED_AT_ONCE, NUMBERS_AT_ONCE = 1024, 2**25
 # Folds that have stopped leave a GPU once that saves so many epochs of all. Capturing anew what the
-# others do cost up to two. No clock decides: products of fewer folds may be rounded otherwise.
+# others do took as long as up to three. No clock decides: products of fewer folds are rounded
+# otherwise.
 EPOCHS_SAVED = 4
 
 
@@ -68,11 +69,11 @@ class GradientFit:
         self.active = torch.ones(len(folds), dtype=torch.bool, device=device)
         self.history: list[dict[str, list[float]]] = []
         self.finished: list[FoldResult] = []
+        self._replay = Replay(device)
         self._rebuild_tables()
 
-    def _rebuild_tables(self, warm: Collection[str] = ()) -> None:
+    def _rebuild_tables(self) -> None:
         """What belongs to the folds as they are now, and to no state that training changes."""
-        self._replay = Replay(self.device, warm)
         self.scans = self.problem.training_scans(self.folds, self.features, self._replay)
         groups = [fold.validation_groups for fold in self.folds]
         self._validation = ValidationAuc(groups, self.problem.data.label, self.device)
@@ -151,8 +152,8 @@ class GradientFit:
     def _keep(self, folds: Tensor) -> None:
         """Drop all folds but these; the numbers of those that stay are untouched."""
         # What was captured holds memory, and is made anew for the others.
-        warm = self._replay.warm
-        del self._replay, self.scans
+        self._replay.forget()
+        del self.scans
         self.folds = [self.folds[index] for index in folds.tolist()]
         self.stack.keep(folds)
         self.features.keep(folds)
@@ -166,7 +167,7 @@ class GradientFit:
             {name: [values[index] for index in kept] for name, values in epoch.items()}
             for epoch in self.history
         ]
-        self._rebuild_tables(warm)
+        self._rebuild_tables()
 
     def _step(self, phase: str) -> None:
         frozen = self.method.frozen(phase)

@@ -241,11 +241,9 @@ class LinearConvolutions(nn.Module):
 
     def _kernel(self, series: Tensor) -> Tensor:
         """The kernel (S, C, w) of the whole stack."""
-        gram = None
-        if self.training:
-            # Much of it cancels where a kernel responds to changes only.
-            with float32_products(exact=True):
-                gram = series.mT @ series / series.shape[1]
+        # Much of it cancels where a kernel responds to changes only.
+        with float32_products(exact=True):
+            gram = series.mT @ series / series.shape[1] if self.training else None
         composed = None
         for convolution, norm in zip(self.convolutions, self.norms):
             weight = convolution.weight
