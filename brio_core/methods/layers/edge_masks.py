@@ -72,36 +72,19 @@ def drawn_graphs(
     return [edges.spread(kept, 1.0) for kept in masks]
 
 
-def pair_variance(
-    values: Tensor, edges: EdgeLists, mask: Tensor, absent: str
-) -> tuple[Tensor, Tensor]:
-    """Variance over graphs of the values (B, 2, E) of every pair, and their number, (P, P).
-
-    ``skip`` counts the graphs that have the edge; with ``zero`` the value of an absent edge is
-    zero, and all graphs count. ``mask`` is ``edges.mask``.
-    """
-    if kernels.usable(values, "pair_variance"):
-        from brio_core.kernels.pair_variance import PairVariance
-
-        lists = (edges.pairs, edges.slots, edges.n_rois)
-        variance, _, count = PairVariance.apply(values, *lists, absent == "zero")
-        return variance.view(mask.shape[1:]), count.view(mask.shape[1:])
-    above, below = edges.spread(values.movedim(-2, 0)).unbind()
-    dense = torch.where(torch.ones_like(mask[0], dtype=torch.bool).triu(), above, below)
-    if absent == "zero":
-        mask = torch.ones_like(mask)
-    count = mask.sum(0)
-    mean = dense.sum(0) / count.clamp_min(1)
-    return ((dense - mean) * mask).square().sum(0) / (count - 1).clamp_min(1), count
-
-
 def alignment(scores: Tensor, edges: EdgeLists, mask: Tensor, absent_edges: str) -> Tensor:
     """Standard deviation over subjects of every pair's logit (B, 2, E), averaged over pairs.
 
     ``skip`` takes the subjects that have the edge, and pairs that two of them have; with ``zero``
-    the logit of an absent edge is zero, and all pairs count.
+    the logit of an absent edge is zero, and all pairs count. ``mask`` is ``edges.mask``.
     """
-    variance, count = pair_variance(scores, edges, mask, absent_edges)
+    above, below = edges.spread(scores.movedim(-2, 0)).unbind()
+    logits = torch.where(torch.ones_like(mask[0], dtype=torch.bool).triu(), above, below)
+    if absent_edges == "zero":
+        mask = torch.ones_like(mask)
+    count = mask.sum(0)
+    mean = logits.sum(0) / count.clamp_min(1)
+    variance = ((logits - mean) * mask).square().sum(0) / (count - 1).clamp_min(1)
     # The root of zero has no derivative.
     varies = variance != 0
     deviation = variance.where(varies, 1).sqrt() * varies
