@@ -19,7 +19,8 @@ These give less alone, and stay for what they give together; ``docs/benchmarks.m
 - ``normed_scores``, ``normed_sides`` and ``relu_dropout``, for GSAT. Its epoch with 20 folds took
   7.2 s without kernels for the network on edges, and takes 0.4. ``normed_scores`` keeps what lies
   between the layers short, as ``batch_scores`` does for DisC.
-- ``edge_lists``, ``edge_masks`` and ``expert_gin``, on lists of edges, for DiSCO, BrainOOD and GSAT.
+- ``edge_lists``, ``edge_masks`` and ``expert_gin``, on lists of edges, for DiSCO, BrainOOD and
+  GSAT.
 - ``learnt_graph`` and ``graph_views`` for AGMGC; ``pooling`` and ``self_attention`` for XG-GNN;
   ``dropout_norm``, ``windows`` and ``dropout_gelu`` for DeCI.
 - ``median`` for CORE's scaffold, which is made before the steps, and ``node_input`` for BRIO.

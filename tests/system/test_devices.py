@@ -1,6 +1,7 @@
 """Locks on GPUs that end with their process, and random numbers that depend on their key alone."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -31,6 +32,17 @@ from pathlib import Path
 from brio_core.system.devices import claim
 print(claim(sys.argv[2:], Path(sys.argv[1]), 0.05), flush=True)
 time.sleep(60)
+"""
+# Prints how many pages the system gave for tensors that came and went before.
+REPEATED = """
+import resource, torch
+from brio_core.system.devices import start_torch
+start_torch(1)
+for _ in range(6):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    tensors = [torch.ones(2**22) for _ in range(8)]
+    del tensors
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -192,3 +204,13 @@ def test_precision_of_products_is_given_back_also_after_an_error(exact, inside):
             assert torch.get_float32_matmul_precision() == outside
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the GNU C library")
+def test_freed_memory_is_used_again():
+    done = subprocess.run(
+        [sys.executable, "-c", REPEATED], cwd=ROOT, capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    # The tensors have 128 MB, which are 32,768 pages.
+    assert int(done.stdout) < 1000
