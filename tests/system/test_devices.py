@@ -33,15 +33,16 @@ from brio_core.system.devices import claim
 print(claim(sys.argv[2:], Path(sys.argv[1]), 0.05), flush=True)
 time.sleep(60)
 """
-# Prints how many pages the system gave for tensors that came and went before.
+# Prints how many pages the system gave for tensors where larger ones came and went before.
 REPEATED = """
 import resource, torch
 from brio_core.system.devices import start_torch
 start_torch(1)
-for _ in range(6):
+for size in (4, 5, 6, 7, 6, 5, 4, 7):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    tensors = [torch.ones(2**22) for _ in range(8)]
-    del tensors
+    for _ in range(4):
+        tensors = [torch.ones(size * 2**20) for _ in range(8)]
+        del tensors
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
@@ -212,5 +213,5 @@ def test_freed_memory_is_used_again():
         [sys.executable, "-c", REPEATED], cwd=ROOT, capture_output=True, text=True, check=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    # The tensors have 128 MB, which are 32,768 pages.
+    # The last tensors have 57,344 pages.
     assert int(done.stdout) < 1000
