@@ -57,7 +57,7 @@ def test_second_run_has_nothing_to_do(after_demo):
     ("file", "old", "new", "variant"),
     [
         ("config/methods/gcn.yaml", "dropout: 0.5", "dropout: 0.4", "gcn"),
-        ("config/config.yaml", "warmup_epochs: 7", "warmup_epochs: 5", "brio"),
+        ("config/config.yaml", "warmup_epochs: 5", "warmup_epochs: 4", "brio"),
         ("brio_core/methods/gcn.py", 'name = "gcn"', 'name = "gcn"\n    changed = 1', "gcn"),
         ("brio_core/methods/brio/factors.py", "import torch\n", "import torch, math\n", "brio"),
     ],
