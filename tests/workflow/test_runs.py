@@ -182,7 +182,7 @@ def test_targets_that_need_another_configuration(project):
 def test_the_resolved_configuration_is_kept(finished):
     kept = yaml.safe_load((finished.folder / "results/run_config.yaml").read_text())
     assert kept["config"]["split_seeds"] == [0], "defaults are written out"
-    assert kept["variants"]["brio"]["hyperparameters"]["warmup_epochs"] == 7
+    assert kept["variants"]["brio"]["hyperparameters"]["warmup_epochs"] == 5
     assert kept["datasets"]["demo"]["inclusion"]["min_frames"] == 60
 
 
