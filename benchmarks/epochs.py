@@ -116,10 +116,10 @@ def main() -> None:
         times = (LARGEST[0] - sizes[-2][0]) / (sizes[-2][0] - sizes[-3][0])
         found[LARGEST] = Epoch(*(most + (most - few) * times) * wider)
         for (subjects, rois), one in found.items():
-            note = "calculated" if (subjects, rois) == LARGEST else ""
-            rows.append((name, f"{subjects:,}", rois, *one.cells(), note))
+            note = ", calculated" if (subjects, rois) == LARGEST else ""
+            rows.append((f"{name}{note}", f"{subjects:,}", rois, *one.cells()))
     costs = ("ms per step", "s per refresh", "s to validate", "s per epoch", "GPU, GB", "host, GB")
-    print(table(("method", "subjects", "ROIs", *costs, ""), rows))
+    print(table(("method", "subjects", "ROIs", *costs), rows))
 
 
 if __name__ == "__main__":
