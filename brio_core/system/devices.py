@@ -30,7 +30,7 @@ def start_torch(threads: int) -> None:
     # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(threads)
-    # Short runs on a CPU took a twelfth longer when freed memory went back and was fetched again.
+    # Short runs on a CPU took an eleventh longer when freed memory went back and was fetched again.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for option in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
