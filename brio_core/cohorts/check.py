@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from brio_core.cohorts import inclusion
 from brio_core.cohorts.candidates import COLUMNS, find_candidates
 from brio_core.cohorts.dead_regions import DeadRegions
@@ -147,7 +149,7 @@ def _notes(kept: list[dict]):
     # As training reads them.
     for column, what, unreadable in (
         *(
-            (name, f"is no number from 0 to {most:g}", covariate(table[name]).isna())
+            (name, f"is no number from 0 to {most:g}", np.isnan(covariate(name, table[name])))
             for name, most in LARGEST.items()
         ),
         ("sex", codes, ~table["sex"].str.lower().isin(SEXES)),

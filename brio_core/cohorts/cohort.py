@@ -1,12 +1,13 @@
 """A cohort on disk and in memory: series.h5, fc.h5, participants.tsv."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from brio_core.cohorts.stores import Series, read_fc, read_series
-from brio_core.cohorts.tables import SEXES, covariate, read_own_table
+from brio_core.cohorts.tables import SEXES, covariate, read_own_columns
 from brio_core.system.errors import BrioError
 from brio_core.system.rows import Rows
 
@@ -16,18 +17,27 @@ PARTICIPANT_COLUMNS = (
 
 
 def read_participants(path: str | Path):
-    """participants.tsv with integer labels."""
-    table = read_own_table(path, PARTICIPANT_COLUMNS)
-    cut_off = ~table["label"].isin(["0", "1"])
-    # A whole table ends with a line break.
-    cut_off.iloc[-1:] |= Path(path).read_bytes()[-1:] != b"\n"
-    if cut_off.any():
-        raise BrioError(
-            f"{path} is damaged at subject {table['subject'][cut_off].iloc[0]}; delete it and run "
-            "the workflow again"
-        )
+    """participants.tsv as a table of pandas, with integer labels."""
+    import pandas as pd
+
+    table = pd.DataFrame(participants(path), dtype=str)
     table["label"] = table["label"].astype(int)
     return table
+
+
+def participants(path: str | Path) -> dict[str, list[str]]:
+    """The columns of participants.tsv, without pandas, whose import takes as long as training."""
+    columns = read_own_columns(path, PARTICIPANT_COLUMNS)
+    cut_off = [label not in ("0", "1") for label in columns["label"]]
+    # A whole table ends with a line break.
+    if cut_off and Path(path).read_bytes()[-1:] != b"\n":
+        cut_off[-1] = True
+    if any(cut_off):
+        raise BrioError(
+            f"{path} is damaged at subject {columns['subject'][cut_off.index(True)]}; delete it "
+            "and run the workflow again"
+        )
+    return columns
 
 
 @dataclass(frozen=True)
@@ -42,28 +52,30 @@ class Cohort:
     covariates: np.ndarray
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Cohort":
-        """Read participants.tsv, series.h5 and fc.h5 of one folder and check that they agree."""
+    def load(cls, folder: str | Path, at_once: int = 0) -> "Cohort":
+        """Read participants.tsv, series.h5 and fc.h5 of one folder and check that they agree.
+
+        Connectivity of ``at_once`` bytes or less is read too; otherwise rows are, when asked for.
+        """
         folder = Path(folder)
-        table = read_participants(folder / "participants.tsv")
+        people = participants(folder / "participants.tsv")
         series = read_series(folder / "series.h5")
         fc_subjects, fc = read_fc(folder / "fc.h5")
-        subjects = tuple(table["subject"])
+        if fc.nbytes <= at_once:
+            fc = fc[:]
+        subjects = tuple(people["subject"])
         for name, other in (("series.h5", series.subjects), ("fc.h5", fc_subjects)):
             if other != subjects:
                 raise BrioError(
                     f"{folder / name} and {folder / 'participants.tsv'} list different subjects; "
                     "run the workflow again so that both are made from the same cohort"
                 )
-        site, covariates = table["site"].to_numpy(), covariates_of(table)
-        return cls(folder.name, subjects, site, fc, series, covariates)
+        site = np.array(people["site"], object)
+        return cls(folder.name, subjects, site, fc, series, covariates_of(people))
 
 
-def covariates_of(table) -> np.ndarray:
+def covariates_of(columns: Mapping[str, Iterable[str]]) -> np.ndarray:
     """Age, sex (1 = male) and mean framewise displacement as float32; NaN if unknown or absurd."""
-    columns = [
-        covariate(table["age"]),
-        table["sex"].str.lower().map(SEXES),
-        covariate(table["mean_fd"]),
-    ]
-    return np.stack([column.to_numpy(np.float32) for column in columns], 1)
+    sex = [SEXES.get(text.lower(), np.nan) for text in columns["sex"]]
+    numbers = [covariate(name, columns[name]) for name in ("age", "mean_fd")]
+    return np.stack([numbers[0], sex, numbers[1]], 1).astype(np.float32)

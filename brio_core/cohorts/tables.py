@@ -4,11 +4,14 @@ import csv
 import gzip
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from io import StringIO
 from itertools import chain
 from pathlib import Path
 from typing import TextIO
+
+import numpy as np
 
 from brio_core.system.errors import BrioError, one_line
 from brio_core.system.files import write_text
@@ -26,12 +29,17 @@ LARGEST = {"age": 1e5, "mean_fd": 1e3}
 SEXES = {"1": 1.0, "m": 1.0, "male": 1.0, "0": 0.0, "2": 0.0, "f": 0.0, "female": 0.0}
 
 
-def covariate(column):
-    """A column of ``LARGEST`` as numbers; what is none, or cannot be true, is NaN."""
-    import pandas as pd
+def covariate(name: str, texts: Iterable[str]) -> np.ndarray:
+    """One of ``LARGEST`` as numbers; what is none, or cannot be true, is NaN."""
+    values = np.array([_number(text) for text in texts])
+    return np.where((values >= 0) & (values <= LARGEST[name]), values, np.nan)
 
-    values = pd.to_numeric(column, errors="coerce")
-    return values.where(values.between(0, LARGEST[column.name]))
+
+def _number(text: str) -> float:
+    try:
+        return np.nan if "_" in text else float(text)
+    except ValueError:
+        return np.nan
 
 
 def read_table(path: str | Path, sheet: str | None = None):
@@ -43,36 +51,59 @@ def read_table(path: str | Path, sheet: str | None = None):
     import pandas as pd
 
     path = Path(path)
-    try:
+    with _readable(path, pd.errors.ParserError, pd.errors.EmptyDataError):
         table = _read_sheet(path, sheet) if path.suffix.lower() == ".xlsx" else _read_text(path)
-    except FileNotFoundError:
-        raise BrioError(f"{path} does not exist; put it there, or correct its path") from None
-    except (PermissionError, IsADirectoryError) as error:
-        raise BrioError(f"{path} cannot be read: {error.strerror}; make it readable") from None
-    except (
-        pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, csv.Error,
-    ) as error:  # fmt: skip
-        raise BrioError(f"{path} cannot be read as a table ({error}); repair the file") from None
     table.columns = table.columns.astype(str).str.strip()
     return table.map(plain)
 
 
-def read_own_table(path: str | Path, columns: Iterable[str]):
-    """A table that the workflow has written, with all these columns."""
-    table = read_table(path)
-    if missing := [column for column in columns if column not in table.columns]:
+def read_own_columns(path: str | Path, columns: Iterable[str]) -> dict[str, list[str]]:
+    """The columns of a table that the workflow has written, with all these; without pandas."""
+    path = Path(path)
+    with _readable(path):
+        header, *rows = list(_rows(path)) or [[]]
+    cells = zip(*(map(plain, chain(row, [""] * (len(header) - len(row)))) for row in rows))
+    found = dict(zip(header, map(list, cells))) if rows else {name: [] for name in header}
+    if missing := [column for column in columns if column not in found]:
         raise BrioError(
             f"{path} has no column {missing[0]!r}; delete it and run the workflow again"
         )
-    return table
+    return found
+
+
+def read_own_table(path: str | Path, columns: Iterable[str]):
+    """The same as a table of pandas."""
+    import pandas as pd
+
+    return pd.DataFrame(read_own_columns(path, columns), dtype=str)
+
+
+@contextmanager
+def _readable(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    """What is wrong with a file is said in a sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise BrioError(f"{path} does not exist; put it there, or correct its path") from None
+    except (PermissionError, IsADirectoryError) as error:
+        raise BrioError(f"{path} cannot be read: {error.strerror}; make it readable") from None
+    except (UnicodeDecodeError, csv.Error, *errors) as error:
+        raise BrioError(f"{path} cannot be read as a table ({error}); repair the file") from None
 
 
 def _read_text(path: Path):
-    """The lines of a text table; pandas names columns without a name, or with that of another."""
+    """A text table; pandas names columns without a name, or with that of another."""
     import pandas as pd
 
-    checked, columns = StringIO(), None
-    writer = csv.writer(checked, quoting=csv.QUOTE_ALL)
+    checked = StringIO()
+    csv.writer(checked, quoting=csv.QUOTE_ALL).writerows(_rows(path))
+    checked.seek(0)
+    return pd.read_csv(checked, dtype=str, keep_default_na=False, index_col=False)
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    """The header of a text table and its lines, none longer than the header."""
+    columns = None
     with open_text(path) as lines:
         header = next((line for line in lines if line.strip()), "")
     separator = _separator(header, "," if ".csv" in path.name.lower() else "\t")
@@ -89,9 +120,7 @@ def _read_text(path: Path):
                     "column, and keep separators out of the cells"
                 )
             # Separators at the end of a row are dropped, as they hold no cell.
-            writer.writerow(cells[:columns])
-    checked.seek(0)
-    return pd.read_csv(checked, dtype=str, keep_default_na=False, index_col=False)
+            yield cells[:columns]
 
 
 def open_text(path: Path) -> TextIO:

@@ -246,8 +246,8 @@ def test_numbers_that_are_none_are_noted(checked):
 
 
 def test_absurd_covariates_are_missing_in_training():
-    column = pd.Series(["31", "1e30", "-1", "x"], name="age")
-    np.testing.assert_array_equal(covariate(column), [31, np.nan, np.nan, np.nan])
+    found = covariate("age", ["31", "1e30", "-1", "x"])
+    np.testing.assert_array_equal(found, [31, np.nan, np.nan, np.nan])
 
 
 def test_unknown_codes_of_sex_are_noted(checked):
