@@ -1,6 +1,7 @@
 """What all command-line programs share: how they end, and how far they are."""
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ from brio_core.system import signals
 from brio_core.system.errors import BrioError
 from brio_core.system.files import ROOT, remove_temporary
 
+# How often Python looks for garbage by itself.
+PACE = gc.get_threshold()
 # Whether the program has done its work.
 _succeeded = False
 
@@ -26,6 +29,8 @@ def run(main: Callable[[], None]) -> None:
     """
     global _succeeded
     _succeeded = False
+    # Looking for garbage among what imports make, which all stays, takes a tenth of their time.
+    gc.set_threshold(100_000)
     # What is registered first is called last.
     atexit.unregister(_leave_at_once)
     atexit.register(_leave_at_once)

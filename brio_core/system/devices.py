@@ -4,6 +4,7 @@ Of several GPUs it is the first that no other job has locked, or that fewest hav
 """
 
 import ctypes
+import gc
 import os
 import platform
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from brio_core.system.cli import PACE
 from brio_core.system.errors import BrioError
 from brio_core.system.files import locked
 
@@ -30,6 +32,10 @@ def start_torch(threads: int) -> None:
     # cuBLAS is deterministic only with a fixed workspace, read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(threads)
+    # From now on garbage may hold tensors. It is not looked for among what was imported.
+    if not gc.get_freeze_count():
+        gc.freeze()
+    gc.set_threshold(*PACE)
     # Short runs on a CPU took an eleventh longer when freed memory went back and was fetched again.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
