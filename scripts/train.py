@@ -30,7 +30,7 @@ def main() -> None:
 
     from brio_core.system.devices import start_torch
     from brio_core.training.data import RunFiles
-    from brio_core.training.run import Machine, Run, train_runs
+    from brio_core.training.run import Machine, Runs, train_runs
 
     start_torch(arguments.threads)
     files = RunFiles(arguments.cohort_dir, arguments.split, arguments.block_length)
@@ -41,11 +41,9 @@ def main() -> None:
         memory_mb=arguments.memory_mb,
         compress_models=arguments.compress_models,
     )
-    runs = [
-        Run(files, arguments.variant, arguments.params, seed, arguments.code)
-        for seed in arguments.seed
-    ]
-    train_runs(runs, machine, arguments.out_dir)
+    folders = dict(zip(arguments.seed, arguments.out_dir))
+    runs = Runs(files, arguments.variant, arguments.params, folders, arguments.code)
+    train_runs(runs, machine)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,32 @@ from brio_core.training.problem import Problem
 from brio_core.training.results import write_tensors
 
 
+class Clock:
+    """The time of all that train in turn; what has passed belongs to the one that asks next."""
+
+    def __init__(self) -> None:
+        self._counted = time.monotonic()
+
+    def lap(self) -> float:
+        """Seconds since somebody asked before."""
+        before, self._counted = self._counted, time.monotonic()
+        return self._counted - before
+
+
 class Checkpoints:
     """Files beside the results of a run, which are removed when these are written.
 
-    ``earlier`` are the seconds that earlier attempts spent on what was loaded. Groups of folds may
-    train in turn: time belongs to the one that saves next.
+    ``earlier`` are the seconds that earlier attempts spent on what was loaded. Runs that train in
+    turn have one ``clock``.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, seconds: float) -> None:
+    def __init__(
+        self, folder: Path, fingerprint: str, seconds: float, clock: Clock | None = None
+    ) -> None:
         self.folder = folder
         self._fingerprint = fingerprint
         self._seconds = seconds
-        self._counted = time.monotonic()
+        self._clock = clock or Clock()
         # When a file was written or read, and the seconds that it holds.
         self._last: dict[Path, float] = {}
         self._spent: dict[Path, float] = {}
@@ -41,8 +55,7 @@ class Checkpoints:
         if not always and now - self._last[path] < self._seconds:
             return
         self._last[path] = now
-        self._spent[path] = self._spent.get(path, 0.0) + now - self._counted
-        self._counted = now
+        self._spent[path] = self._spent.get(path, 0.0) + self._clock.lap()
         spent = {"fingerprint": self._fingerprint, "seconds": self._spent[path]}
         write_tensors(path, {**content, **spent})
 

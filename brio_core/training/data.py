@@ -147,6 +147,9 @@ class TrainingData:
         """
         if name not in self._tables:
             self._tables[name] = self._make_table(name, kept)
+            if self.device.type == "cuda":
+                # Runs that train in turn read it on streams of their own.
+                torch.cuda.synchronize()
         return self._tables[name]
 
     def _make_table(self, name: str, kept: bool) -> Table:

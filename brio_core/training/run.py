@@ -1,12 +1,9 @@
 """From the files of a cohort to the files of a trained run."""
 
-import gc
-import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +15,9 @@ import torch
 from brio_core.methods import registry
 from brio_core.system.devices import choose_device, device_name, make_deterministic
 from brio_core.system.errors import BrioError
-from brio_core.system.files import digest, read_json, write_json
-from brio_core.training.checkpoints import Checkpoints, fingerprint
-from brio_core.training.data import RunFiles, TrainingData
+from brio_core.system.files import digest, write_json
+from brio_core.training.checkpoints import Checkpoints, Clock, fingerprint
+from brio_core.training.data import RunFiles
 from brio_core.training.problem import Problem, Trial
 from brio_core.training.results import (
     FoldResult,
@@ -35,17 +32,18 @@ from brio_core.training.trainer import search, values_to_try
 
 
 @dataclass(frozen=True)
-class Run:
-    """What is trained: on which files, with what, under which seed.
+class Runs:
+    """What is trained: on which files, with what, under which seeds.
 
     ``params`` are the method, its hyperparameters, the values to search, and the variant's label
-    and group in tables. ``code`` is the version of the code, which results keep.
+    and group in tables. ``folders`` get the results of each seed. ``code`` is the version of the
+    code, which results keep.
     """
 
     files: RunFiles
     variant: str
     params: dict[str, Any]
-    seed: int
+    folders: dict[int, Path]
     code: str = ""
 
 
@@ -60,133 +58,102 @@ class Machine:
     compress_models: bool = False
 
 
-# Work of an attempt that did not come to its end, and in it the results of runs that did.
-UNFINISHED, FINISHED = ".unfinished", "finished"
+# Work of an attempt that did not come to its end.
+UNFINISHED = ".unfinished"
 # The files of a run in the order in which they are written: with meta.json it is finished.
 RESULTS = ("predictions.csv", "history.csv", "models.pt", "meta.json")
 
 
-def train_runs(runs: Sequence[Run], machine: Machine, out_dirs: Sequence[Path]) -> None:
-    """Train runs of the same files one after the other; their scans are read once.
+def train_runs(runs: Runs, machine: Machine) -> None:
+    """Train the runs of all seeds; their scans are read once.
 
-    Every folder gets predictions.csv, history.csv, models.pt and meta.json.
-
-    Results wait in ``.unfinished`` until those of all runs are there. Whatever stops the others,
-    the next attempt takes them from there.
+    Every folder gets predictions.csv, history.csv, models.pt and meta.json when all runs have come
+    to their end. Whatever stops one, the next attempt goes on from ``.unfinished``.
     """
-    begun = time.perf_counter()
+    begun, started = time.perf_counter(), datetime.now(UTC)
     device = choose_device(machine.device, machine.allow_cpu)
-    data = runs[0].files.read(device, machine.memory_mb)
-    failed = []
-    for run, out_dir in zip(runs, out_dirs):
-        try:
-            _train(run, machine, data, out_dir / UNFINISHED, begun)
-        except BrioError as error:
-            failed.append(str(error))
-        begun = time.perf_counter()
-        gc.collect()
-        if device.type == "cuda":
-            # What is free decides how much of the next run is kept on the device.
-            torch.cuda.empty_cache()
-    if failed:
-        raise BrioError("\nerror: ".join(dict.fromkeys(failed)))
-    for out_dir in out_dirs:
-        for name in RESULTS:
-            os.replace(out_dir / UNFINISHED / FINISHED / name, out_dir / name)
-    for out_dir in out_dirs:
-        shutil.rmtree(out_dir / UNFINISHED)
-
-
-def _train(run: Run, machine: Machine, data: TrainingData, folder: Path, begun: float) -> None:
-    """Train a run unless an earlier attempt has; ``folder`` holds its checkpoints and results."""
-    started, device, out_dir = datetime.now(UTC), data.device, folder / FINISHED
-    method = registry.find(run.params["method"])
+    data, inputs = runs.files.read(device, machine.memory_mb), runs.files.checksums()
+    params = runs.params
+    method = registry.find(params["method"])
     hyperparameters = method.Hyperparameters.of(
-        run.params["hyperparameters"], f"method {run.params['method']!r}"
+        params["hyperparameters"], f"method {params['method']!r}"
     )
-    make_deterministic(device, run.params["hyperparameters"].get("precision", "float32"))
-    problem = Problem(data, Trial(method, hyperparameters, run.variant, run.seed))
-    inputs = run.files.checksums()
-    asked = {
-        "cohort": data.split["cohort"],
-        "protocol": data.split["protocol"],
-        "variant": run.variant,
-        **{key: run.params[key] for key in ("method", "label", "group")},
-        "seed": run.seed,
-        "ring": data.split.get("ring", 0),
-        "hyperparameters": run.params["hyperparameters"],
-        "search": run.params.get("search", {}),
-        "split_checksum": data.split["checksum"],
-        "inputs": inputs,
-        "code": run.code,
-        "versions": software(),
-        "device": device_name(device),
-    }
-    if _finished(out_dir, asked):
-        return
+    make_deterministic(device, params["hyperparameters"].get("precision", "float32"))
     notes = method.notes(data.cohort.series.rois, hyperparameters)
     for note in notes:
-        print(f"{run.params['label']}: {note}", file=sys.stderr)
+        print(f"{params['label']}: {note}", file=sys.stderr)
+    trials = [Trial(method, hyperparameters, runs.variant, seed) for seed in runs.folders]
+    problems = [Problem(data, trial) for trial in trials]
+    kept, clock = [], Clock()
 
-    kept: list[Checkpoints] = []
+    def unfinished(problem: Problem) -> Path:
+        return runs.folders[problem.trial.seed] / UNFINISHED
 
     def checkpoints(problem: Problem) -> Checkpoints:
-        mark = fingerprint(problem, inputs, run.code)
-        kept.append(Checkpoints(folder, mark, machine.checkpoint_seconds))
+        mark = fingerprint(problem, inputs, runs.code)
+        kept.append(Checkpoints(unfinished(problem), mark, machine.checkpoint_seconds, clock))
         return kept[-1]
 
-    values = values_to_try(method, run.params)
     training_begun = time.perf_counter()
-    results, tries = search(problem, values, checkpoints)
+    found = search(problems, values_to_try(method, params), checkpoints)
     if device.type == "cuda":
         torch.cuda.synchronize()
     earlier = sum(one.earlier for one in kept)
-    training_seconds = time.perf_counter() - training_begun + earlier
-    try:
-        logits, decisions = judged(problem, results)
-    except BrioError as error:
-        # Nothing of it is written, not even what another attempt would go on from.
-        checkpoints(problem).remove()
-        raise BrioError(
-            f"variant {run.variant!r}, seed {run.seed}: {error} with 'brio check'"
-        ) from None
-    write_predictions(out_dir / "predictions.csv", data, logits)
-    write_history(out_dir / "history.csv", results)
-    write_models(out_dir / "models.pt", problem, results, machine.compress_models)
-    meta = asked | {
-        "predictions": digest(out_dir / "predictions.csv"),
-        "threads": torch.get_num_threads(),
-        # Fewer than asked for where shapes differ or the memory was too small for all.
-        "group_size": max(result.together for result in results),
-        "parameters": problem.count_parameters(),
-        "notes": notes,
-        "tries": tries,
-        "folds": [
-            record | decision
-            for record, decision in zip(
-                fold_records(problem, results, training_seconds, tries), decisions
-            )
-        ],
-        "seconds": round(time.perf_counter() - begun + earlier, 3),
-        "training_seconds": round(training_seconds, 3),
-        "peak_memory_bytes": _peak_memory(device),
-        "started": started.isoformat(timespec="seconds"),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    write_json(out_dir / "meta.json", meta)
-
-
-def _finished(out_dir: Path, asked: dict[str, Any]) -> bool:
-    """Whether an earlier attempt has left results of the very same run."""
-    if not all((out_dir / name).is_file() for name in RESULTS):
-        return False
-    try:
-        meta = read_json(out_dir / "meta.json", *asked, "predictions")
-    except BrioError:
-        return False
-    # As a file has it: without tuples, and with text for keys.
-    asked = json.loads(json.dumps(asked)) | {"predictions": digest(out_dir / "predictions.csv")}
-    return {key: meta[key] for key in asked} == asked
+    training_seconds = (time.perf_counter() - training_begun + earlier) / len(problems)
+    predicted, failed = [], []
+    for problem, (results, _) in zip(problems, found):
+        try:
+            predicted.append(judged(problem, results))
+        except BrioError as error:
+            # Nothing of it is written, not even what another attempt would go on from.
+            checkpoints(problem).remove()
+            seed = problem.trial.seed
+            failed.append(f"variant {runs.variant!r}, seed {seed}: {error} with 'brio check'")
+    if failed:
+        raise BrioError("\nerror: ".join(failed))
+    for problem, (results, _), (logits, _) in zip(problems, found, predicted):
+        folder = unfinished(problem)
+        write_predictions(folder / "predictions.csv", data, logits)
+        write_history(folder / "history.csv", results)
+        write_models(folder / "models.pt", problem, results, machine.compress_models)
+    for problem, (results, tries), (_, decisions) in zip(problems, found, predicted):
+        folds = fold_records(problem, results, training_seconds, tries)
+        meta = {
+            "cohort": data.split["cohort"],
+            "protocol": data.split["protocol"],
+            "variant": runs.variant,
+            **{key: params[key] for key in ("method", "label", "group")},
+            "seed": problem.trial.seed,
+            "ring": data.split.get("ring", 0),
+            "hyperparameters": params["hyperparameters"],
+            "search": params.get("search", {}),
+            "split_checksum": data.split["checksum"],
+            "inputs": inputs,
+            "code": runs.code,
+            "versions": software(),
+            "device": device_name(device),
+            "predictions": digest(unfinished(problem) / "predictions.csv"),
+            "threads": torch.get_num_threads(),
+            # Fewer than asked for where shapes differ or the memory was too small for all.
+            "group_size": max(result.together for result in results),
+            "seeds_together": len(problems),
+            "parameters": problem.count_parameters(),
+            "notes": notes,
+            "tries": tries,
+            "folds": [record | decision for record, decision in zip(folds, decisions)],
+            # Of what all runs took, each has its share.
+            "seconds": round((time.perf_counter() - begun + earlier) / len(problems), 3),
+            "training_seconds": round(training_seconds, 3),
+            "peak_memory_bytes": _peak_memory(device),
+            "started": started.isoformat(timespec="seconds"),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        write_json(unfinished(problem) / "meta.json", meta)
+    for folder in runs.folders.values():
+        for name in RESULTS:
+            os.replace(folder / UNFINISHED / name, folder / name)
+    for folder in runs.folders.values():
+        shutil.rmtree(folder / UNFINISHED)
 
 
 def judged(

@@ -215,7 +215,7 @@ def test_every_fold_keeps_the_settings_that_its_validation_likes_best(tmp_path):
     problem, _ = make_problem("gcn", epochs=3, first_epoch=1)
     values = {"learning_rate": [1e-5, 3e-2], "dropout": [0.0, 0.5]}
     store = lambda here: Checkpoints(tmp_path, str(here.trial.hyperparameters), 1e9)  # noqa: E731
-    results, tries = search(problem, values, store)
+    ((results, tries),) = search([problem], values, store)
     assert [one["chosen"] for one in tries] == combinations(values)
     alone = [
         train_all(problem.with_hyperparameters(one["chosen"]), tmp_path / str(number))

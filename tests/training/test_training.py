@@ -57,16 +57,16 @@ def test_steps_per_epoch_is_one_number_for_all_folds():
 
 
 def test_running_out_of_memory_halves_the_group(tmp_path, monkeypatch, capsys):
-    real = training._epochs
+    real = training.Part.epochs
 
-    def small_machine(problem, group, checkpoints, results):
-        if len(group) > 2:
+    def small_machine(part):
+        if len(part.folds) > 2:
             raise torch.cuda.OutOfMemoryError
-        return real(problem, group, checkpoints, results)
+        return real(part)
 
     problem, _ = make_problem("gcn")
     expected = train_all(problem, tmp_path / "large")
-    monkeypatch.setattr(training, "_epochs", small_machine)
+    monkeypatch.setattr(training.Part, "epochs", small_machine)
     results = train_all(problem, tmp_path / "small")
     assert [result.name for result in results] == [fold.name for fold in problem.data.folds]
     assert "3 folds at a time instead of 6" in capsys.readouterr().err
