@@ -1,6 +1,7 @@
 """What is trained on: a cohort, its folds and labels, and the device that holds them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -185,15 +186,17 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files that a run is trained on."""
+    """The files that a run is trained on; those of the cohort may have been read before."""
 
     cohort_dir: Path
     split: Path
     block_length: Path
+    cohort: Future[Cohort] | None = None
 
     def read(self, device: torch.device, memory_mb: int | None = None) -> TrainingData:
         """What the files hold, checked against each other; scans are read when needed."""
-        cohort, split = Cohort.load(self.cohort_dir), read_split(self.split)
+        cohort = self.cohort.result() if self.cohort else Cohort.load(self.cohort_dir)
+        split = read_split(self.split)
         if tuple(split["subjects"]) != cohort.subjects:
             raise BrioError(
                 f"the split file of cohort {split['cohort']!r} lists other subjects than its "

@@ -46,6 +46,22 @@ library.free(ctypes.c_void_p(place))
 first, last = (int(end, 16) for end in heap.split("-"))
 print(first <= place < place + 20 * 2**20 <= last)
 """
+# Prints what a training program imports besides torch, and how it looks for garbage then.
+STARTED = """
+import gc, sys
+from brio_core.system.cli import PACE, run
+def main():
+    print(gc.get_threshold()[0] > PACE[0])
+    from brio_core.cohorts.cohort import Cohort
+    from brio_core.system.devices import start_torch
+    from brio_core.training.run import train_runs
+    start_torch(1)
+    some, whole = Cohort.load(sys.argv[1]).fc, Cohort.load(sys.argv[1], 10**9).fc
+    print(type(some).__name__, type(whole).__name__, (some[:] == whole).all())
+    print(gc.get_threshold() == PACE, gc.get_freeze_count() > 100_000)
+    print({"pandas", "scipy", "matplotlib"} & sys.modules.keys())
+run(main)
+"""
 
 
 def start(folder, *names):
@@ -215,3 +231,12 @@ def test_freed_memory_is_kept():
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.stdout == "True\n"
+
+
+def test_a_program_starts_without_pauses_and_without_what_it_does_not_need(trained_demo_cell):
+    _, (_, cohort_dir, *_) = trained_demo_cell
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED, str(cohort_dir)], cwd=ROOT, capture_output=True,
+        text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["True", "Rows ndarray True", "True True", "set()"]
