@@ -101,7 +101,7 @@ def test_the_time_of_one_seed_of_all_methods(tmp_path):
     assert rows["seconds"].to_dict() == {"gcn": 10, "brio": 10}
     table = json.loads((tmp_path / "efficiency.json").read_text())
     assert [line[-1] for line in lines(table)] == ["One GPU", "One GPU"]
-    total = "one seed of 2 methods on One GPU, one after the other, takes 0.3 min"
+    total = "one seed of 2 methods on One GPU, one method after the other, takes 0.3 min"
     assert total in table["notes"][1]
 
 

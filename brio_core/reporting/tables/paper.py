@@ -155,7 +155,8 @@ def efficiency_table(given: Given) -> tuple[pd.DataFrame, Table]:
         "Seconds per epoch and fold, mean over the folds of the fastest seed: the time of a job "
         "divided by the epochs of all its folds, which train together. Memory: the highest of all "
         "seeds, of the GPU for all folds that train together, or of the whole process on a CPU. "
-        "Whole run: the fastest seed; others may have shared the machine. Methods "
+        "Seeds of one job may share a GPU: each has its share of the time, and the memory is that "
+        "of all. Whole run: the fastest seed; others may have shared the machine. Methods "
         "without epochs fit a path of penalties. The paper names no hardware and reports one fold "
         "alone, so its figures show an order and no ratio. The experiment one-fold measures "
         "ours of one fold alone.",
@@ -174,7 +175,7 @@ def _totals(rows: pd.DataFrame, datasets: dict) -> Iterator[str]:
             seconds = part["seconds"].astype(float).sum()
             yield (
                 f"{results.place_title(datasets, cohort, protocol)}: one seed of {len(part)} "
-                f"methods on {device}, one after the other, takes {seconds / 60:.1f} min."
+                f"methods on {device}, one method after the other, takes {seconds / 60:.1f} min."
             )
 
 
