@@ -95,8 +95,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 5], help="how many at once")
     parser.add_argument("--times", type=int, default=2)
     asked = parser.parse_args()
-    jobs = json.loads(asked.plan.read_text())["jobs"]
-    found = {job["folder"].split("/")[-2]: job["arguments"] for job in jobs if not job["run"]}
+    found: dict[str, list[str]] = {}
+    for job in json.loads(asked.plan.read_text())["jobs"]:
+        if not job["run"]:
+            # The first of a variant, which plans have for unseen sites.
+            found.setdefault(job["folder"].split("/")[-2], job["arguments"])
+    if unknown := sorted(set(asked.variants) - set(found)):
+        parser.error(f"the plan has no run of {unknown[0]}, only of {', '.join(found)}")
     rows = []
     for variant in asked.variants:
         for number, count in enumerate([1, *asked.seeds * asked.times]):

@@ -1,9 +1,11 @@
 """Seeds that one process trains."""
 
 import json
+import threading
 
 from synthetic import settings_of
 
+from brio_core.cohorts.cohort import Cohort
 from brio_core.system.errors import BrioError
 from brio_core.system.files import read_json
 from brio_core.training import run as running
@@ -23,11 +25,21 @@ def test_seeds_of_one_process_are_those_of_runs_alone_and_none_is_lost(toy_run, 
         words = [json.dumps(params) if part.startswith("{") else part for part in command[1:]]
         return run_program("train", *words, "--seed", *seeds, "--out-dir", *places).stderr
 
+    load, readers = Cohort.load, []
+
+    def loaded(*where):
+        readers.append(threading.current_thread())
+        return load(*where)
+
+    monkeypatch.setattr(Cohort, "load", loaded)
+
     def contents(out, seed):
         return [(folder / out / str(seed) / name).read_bytes() for name in names]
 
     for seed in (3, 0, 5):
         train("alone", seed)
+    # Files are read beside the imports, not after them.
+    assert len(readers) == 3 and threading.main_thread() not in readers
     # One that diverges fails after the others, which the next attempt takes as they are.
     usual, fit, trained, strange = running.judged, trainer.GradientFit, [], {0}
 
